@@ -1,0 +1,89 @@
+"""The `asp` command: registers the stages in data order, and turns mistakes into one line.
+
+Nothing heavy is imported here: `asp --help` must not wait for torch.
+"""
+
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import typer
+from typer.exceptions import TyperException
+
+from asp_cli import partition
+from stages.tables.errors import AspError, log
+
+app = typer.Typer(
+    name="asp",
+    help=(
+        "Adaptive Scheduling Pipeline: plan the rollouts of LLM reinforcement learning before "
+        "training. Each stage reads and writes Parquet; `-` is standard input or output."
+    ),
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.callback()
+def _stages() -> None:
+    """Make `asp` a group of commands however many are registered."""
+
+
+app.command("partition")(partition.command)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit code: 0 done, 1 a user's mistake, 2 wrong flags."""
+    configure_logging(is_quiet=bool({"--quiet", "-q"} & set(arguments or sys.argv[1:])))
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        code: Any = app(arguments, standalone_mode=False)
+    except TyperException as mistake:
+        log.error("%s (see %s --help)", mistake.format_message(), _command_path(mistake))
+        code = mistake.exit_code
+    except AspError as error:
+        log.error(str(error))
+        code = 1
+    except BrokenPipeError:
+        # The reader of a pipe left early (head): nothing to say; keep Python from flushing again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except KeyboardInterrupt:
+        log.error("stopped; nothing was written under the output's name")
+        code = 130
+    return code if isinstance(code, int) else 0
+
+
+def _command_path(mistake: TyperException) -> str:
+    context = getattr(mistake, "ctx", None)
+    return context.command_path if context else "asp"
+
+
+def _stop(signum: int, frame: object) -> None:
+    """SIGTERM unwinds like Ctrl-C, so that temporary files are removed."""
+    raise KeyboardInterrupt
+
+
+class _Words(logging.Formatter):
+    """`error: ...`, `warning: ...`, and plain words for the rest."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        prefix = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return f"asp: {prefix}{record.getMessage()}"
+
+
+def configure_logging(is_quiet: bool) -> None:
+    """Words go to stderr; --quiet keeps warnings and errors."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Words())
+    log.handlers = [handler]
+    log.propagate = False
+    log.setLevel(logging.WARNING if is_quiet else logging.INFO)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Flags that mean the same thing in every command."""
+
+from typing import Annotated
+
+import typer
+
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", help="File to write; `-` is standard output.", show_default=False
+    ),
+]
+OutputDirectory = Annotated[
+    str, typer.Option("--output", "-o", help="Directory to write.", show_default=False)
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")]
+SamplesPerPrompt = Annotated[
+    int | None,
+    typer.Option(
+        "--samples-per-prompt", min=1, show_default=False, metavar="N",
+        help="Responses per prompt in training, the n of GRPO. Default: as the table says, else 1.",
+    ),
+]  # fmt: skip
+PromptColumn = Annotated[
+    str,
+    typer.Option(
+        "--prompt-column", help="Column with the prompt: text or {role, content} messages."
+    ),
+]
+
+
+def refuse_shared_stdio(*paths: str) -> None:
+    """Exit 2 where `-` names more than one input."""
+    if sum(path == "-" for path in paths) > 1:
+        raise typer.BadParameter("`-` can stand for one input only; give the others as files")
+
+
+def refuse_stdio_directory(path: str, flag: str) -> None:
+    """Exit 2 where `-` is given for a directory."""
+    if path == "-":
+        raise typer.BadParameter(f"{flag} is a directory, which `-` cannot stand for; name one")

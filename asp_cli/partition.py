@@ -1,0 +1,45 @@
+"""`asp partition`: cut prompts into minibatches of like length."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from asp_cli.options import Force, Output, Quiet, SamplesPerPrompt, Seed
+
+
+def command(
+    lengths: Annotated[str, typer.Argument(help="Lengths table; `-` is standard input.")],
+    output: Output,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Base size of a minibatch, in prompts.")
+    ] = 32,
+    slack: Annotated[
+        float, typer.Option(min=0, max=1, help="Sizes float within batch size x (1 +- slack).")
+    ] = 0.25,
+    samples_per_prompt: SamplesPerPrompt = None,
+    objective: Annotated[
+        Literal["utilization", "padding", "seconds"],
+        typer.Option(help="What the cut makes best; the first two hold the number of minibatches."),
+    ] = "utilization",
+    by: Annotated[
+        Literal["expected", "longest"],
+        typer.Option(help="Sort by the expected length of a response, or of the longest of n."),
+    ] = "expected",
+    method: Annotated[
+        Literal["exact", "fixed", "random"],
+        typer.Option(help="exact, or a baseline: sorted with fixed sizes, or random."),
+    ] = "exact",
+    seed: Seed = 0,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Cut prompts, sorted by predicted length, into minibatches of like length.
+
+    The dynamic programme is exact; what it could not prove optimal is printed as a gap.
+
+    Example: asp partition lengths.parquet --batch-size 32 -o minibatches.parquet
+    """
+    from stages.partition.stage import PartitionConfig, run
+
+    config = PartitionConfig(batch_size, slack, samples_per_prompt, objective, by, method, seed)
+    run(lengths, output, config, force)

@@ -1,0 +1,1 @@
+"""The offline stages, in data order: profile, predictor, partition, balance, emit."""

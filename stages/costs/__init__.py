@@ -1,0 +1,1 @@
+"""Seconds of a minibatch on an engine."""

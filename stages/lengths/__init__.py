@@ -1,0 +1,1 @@
+"""The length distribution: its mathematics (`lognormal`) and its table (`table`)."""

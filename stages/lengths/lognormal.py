@@ -1,0 +1,170 @@
+"""How long is a response, and how long the longest of many?
+
+A response has L = min(exp(X), cap) tokens with X normal of mean mu and deviation sigma. Samples
+of one prompt share the prediction's error: X = mu + shared + chance, where chance has deviation
+sample_sigma and shared the rest, sqrt(sigma^2 - sample_sigma^2). Ignoring that makes the longest
+of n samples look longer than it will be.
+
+Arrays end in an axis legend: _p prompts, _z standardised log lengths, _q quadrature nodes.
+Everything here is numpy and scipy.special; nothing reads or writes.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr, ndtri
+
+Floats = NDArray[np.float64]
+
+REACH = 9.0  # deviations beyond which a normal's mass (1e-19) is left out
+NUM_NODES = 48  # quadrature nodes along the log length
+LOG_FLOOR = -60.0  # log of a probability taken for zero
+_Z = np.linspace(-REACH, REACH, 3601)  # grid on which the longest's distribution is tabulated
+
+
+def expected_tokens(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> Floats:
+    """E[min(exp(X), cap)] in tokens; exact.
+
+    With s = sigma > 0: exp(mu + s^2/2) Phi((ln cap - mu)/s - s) + cap (1 - Phi((ln cap - mu)/s)).
+    """
+    mu_p, sigma_p, cap_p = np.broadcast_arrays(mu_p, sigma_p, cap_p)
+    z_p = _cap_z(mu_p, sigma_p, cap_p)
+    # The product is taken in logs: its first factor overflows where the second vanishes.
+    below_p = np.exp(np.minimum(mu_p + sigma_p**2 / 2 + log_ndtr(z_p - sigma_p), np.log(cap_p)))
+    return np.minimum(below_p + cap_p * ndtr(-z_p), cap_p)
+
+
+def quantile(mu_p: Floats, sigma_p: Floats, cap_p: Floats, level: float) -> Floats:
+    """The length [tokens] that a response stays within with probability `level` in (0, 1)."""
+    return np.exp(np.minimum(mu_p + sigma_p * ndtri(level), np.log(cap_p)))
+
+
+def cap_risk(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> Floats:
+    """P(L = cap), the chance that a response meets the cap."""
+    return ndtr(-_cap_z(*np.broadcast_arrays(mu_p, sigma_p, cap_p)))
+
+
+def expected_longest(
+    mu_p: Floats,
+    sigma_p: Floats,
+    cap_p: Floats,
+    num_samples: int,
+    sample_sigma_p: Floats | None = None,
+) -> Floats:
+    """E of the longest of `num_samples` responses to each prompt, in tokens.
+
+    Args:
+        mu_p, sigma_p, cap_p: The prompts' distributions.
+        num_samples: Responses per prompt, n.
+        sample_sigma_p: Chance between samples of a prompt; NaN or None: all of sigma.
+    """
+    prompts = np.arange(len(mu_p) + 1)
+    return expected_longest_of_sets(mu_p, sigma_p, cap_p, num_samples, prompts, sample_sigma_p)
+
+
+def expected_longest_of_sets(
+    mu_p: Floats,
+    sigma_p: Floats,
+    cap_p: Floats,
+    num_samples: int,
+    starts: NDArray[np.int64],
+    sample_sigma_p: Floats | None = None,
+) -> Floats:
+    """E of the longest of all responses to each set of consecutive prompts, in tokens.
+
+    With G_i(t) the chance that all n samples of prompt i stay within t, the expectation over the
+    shared error included, E = integral from 0 of 1 - prod_i G_i(t). Below the reach of every
+    prompt the integrand is 1; above it 0; between, Gauss-Legendre in log t.
+
+    Args:
+        starts: Set k holds prompts starts[k] to starts[k+1] - 1; the last entry is their number.
+            No set is empty.
+        mu_p, sigma_p, cap_p, num_samples, sample_sigma_p: As in `expected_longest`.
+    """
+    num_sets = len(starts) - 1
+    longest = np.empty(num_sets)
+    # A block of sets at a time keeps the prompts-by-nodes matrix within about 64 MB.
+    block = np.searchsorted(starts, np.arange(0, starts[-1] + 160_000, 160_000))
+    for first, last in zip(block[:-1], block[1:], strict=True):
+        last = min(max(last, first), num_sets)
+        if first < last:
+            inside = slice(starts[first], starts[last])
+            share_p = None if sample_sigma_p is None else sample_sigma_p[inside]
+            longest[first:last] = _longest_of_block(
+                mu_p[inside], sigma_p[inside], cap_p[inside], num_samples,
+                starts[first:last] - starts[first], share_p,
+            )  # fmt: skip
+    return longest
+
+
+def _longest_of_block(
+    mu_p: Floats,
+    sigma_p: Floats,
+    cap_p: Floats,
+    num_samples: int,
+    starts: NDArray[np.int64],
+    sample_sigma_p: Floats | None,
+) -> Floats:
+    log_cap_p = np.log(cap_p)
+    # Log lengths that the set's longest cannot fall short of, and cannot exceed.
+    low = np.maximum.reduceat(np.minimum(mu_p - REACH * sigma_p, log_cap_p), starts)
+    high = np.maximum.reduceat(np.minimum(mu_p + REACH * sigma_p, log_cap_p), starts)
+    node_q, weight_q = np.polynomial.legendre.leggauss(NUM_NODES)
+    half = (high - low) / 2
+    log_t = low[:, None] + half[:, None] * (node_q + 1)
+    sizes = np.diff(np.append(starts, len(mu_p)))
+    log_t_pq = np.repeat(log_t, sizes, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z_pq = (log_t_pq - mu_p[:, None]) / sigma_p[:, None]
+    z_pq = np.where(sigma_p[:, None] > 0, z_pq, np.where(log_t_pq >= mu_p[:, None], REACH, -REACH))
+    z_pq = np.where(log_t_pq >= log_cap_p[:, None], REACH, z_pq)
+    log_within_pq = _log_all_within(z_pq, num_samples, _noise_share(sigma_p, sample_sigma_p))
+    log_within = np.add.reduceat(log_within_pq, starts, axis=0)
+    above = -np.expm1(np.maximum(log_within, LOG_FLOOR))
+    return np.exp(low) + half * ((above * np.exp(log_t)) @ weight_q)
+
+
+def _noise_share(sigma_p: Floats, sample_sigma_p: Floats | None) -> Floats:
+    """sample_sigma / sigma in steps of 0.01, 1 where unknown: few values, so few tables."""
+    if sample_sigma_p is None:
+        return np.ones_like(sigma_p)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share_p = np.round(sample_sigma_p / sigma_p, 2)
+    return np.where(np.isfinite(share_p), np.clip(share_p, 0.0, 1.0), 1.0)
+
+
+def _log_all_within(z_pq: Floats, num_samples: int, share_p: Floats) -> Floats:
+    """log of the chance that all samples stay within mu + sigma z, by interpolation."""
+    log_within_pq = np.empty_like(z_pq)
+    for share in np.unique(share_p):
+        rows = share_p == share
+        table = _tabulate_log_all_within(num_samples, float(share))
+        log_within_pq[rows] = np.interp(z_pq[rows], _Z, table)
+    return log_within_pq
+
+
+@lru_cache(maxsize=256)
+def _tabulate_log_all_within(num_samples: int, share: float) -> Floats:
+    """log E[Phi((z - sqrt(1 - share^2) e) / share)^n] over a standard normal e, on the grid _Z."""
+    if share == 1.0:
+        log_within = num_samples * log_ndtr(_Z)
+    elif share == 0.0 or num_samples == 1:
+        log_within = log_ndtr(_Z)
+    else:
+        # The trapezoid rule on a fine grid: Gauss-Hermite would miss the step of a small share.
+        e = np.linspace(-REACH, REACH, 721)
+        mass = np.exp(-(e**2) / 2)
+        mass /= mass.sum()
+        z = (_Z[:, None] - np.sqrt(1 - share**2) * e) / share
+        log_within = np.log(np.exp(num_samples * log_ndtr(z)) @ mass + np.exp(LOG_FLOOR))
+    log_within[-1] = 0.0
+    return np.maximum(log_within, LOG_FLOOR)
+
+
+def _cap_z(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> Floats:
+    """(ln cap - mu) / sigma, the cap in deviations; +-inf where sigma is 0, a met cap being -inf."""
+    distance_p = np.log(cap_p) - mu_p
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z_p = distance_p / sigma_p
+    return np.where(sigma_p > 0, z_p, np.where(distance_p > 0, np.inf, -np.inf))

@@ -1,0 +1,1 @@
+"""Prompts sorted by predicted length, cut into minibatches."""

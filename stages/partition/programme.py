@@ -1,0 +1,242 @@
+"""Where to cut a sorted list of prompts into minibatches: the exact dynamic programme.
+
+best[j] = min over sizes s in [lo, hi] of best[j - s] + cost(j - s, j): O(N (hi - lo + 1)).
+
+Maximising utilisation or minimising padding alone prefers the smallest legal minibatches, so both
+hold the number of minibatches m fixed. Two ways to do that:
+
+- layers: best[k, j] over k minibatches, exact for any cost, O(N^2) time. For utilisation, to
+  N = EXACT_LIMIT.
+- a price per minibatch, found by bisection so that m minibatches are cheapest. The cheapest
+  partition at a price with count m is the best with m. Where prices jump over m, two partitions
+  with fewer and with more minibatches are spliced into one with m (below). The dual bound, the
+  best total at the price less the price paid for m, tells how far that can be from the best.
+
+Padding's cost (j - i) x longest is Monge on an ascending list (for i <= i' <= j <= j', cost(i,j) +
+cost(i',j') <= cost(i,j') + cost(i',j)), so the best total is convex in m and the splice of two
+partitions that are cheapest at the same price is cheapest too (Aggarwal, Schieber, Tokuyama,
+"Finding a minimum-weight k-link path in graphs with the concave Monge property", 1994). Size
+limits keep that: where (i,j') and (i',j) have legal sizes, (i,j) and (i',j') lie between. So the
+price method is exact for padding, up to rounding. Utilisation is not Monge: its gap is reported.
+"""
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+EXACT_LIMIT = 2_000  # prompts up to which fixed-count utilisation is solved by layers
+UTILIZATION, STEP_COST = 0, 1  # kinds of cost, for the compiled code
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a minibatch of prompts i to j - 1 of the sorted list costs.
+
+    With size = j - i and longest = key[j - 1]:
+    UTILIZATION: -(sum of tokens) / (size x longest), so that less is better; -1 where longest is 0.
+    STEP_COST: longest x (fixed + per_prompt x size).
+    """
+
+    kind: int
+    key_p: Floats  # ascending: the length that the minibatch waits for
+    tokens_p: Floats  # expected tokens of each prompt, for utilisation
+    fixed: float = 0.0
+    per_prompt: float = 1.0
+
+    @classmethod
+    def utilization(cls, key_p: Floats, tokens_p: Floats) -> "Cost":
+        """Mean over minibatches of sum / (size x longest), negated."""
+        return cls(UTILIZATION, key_p, tokens_p)
+
+    @classmethod
+    def padding(cls, key_p: Floats) -> "Cost":
+        """Sum over minibatches of size x longest, the slot-steps paid for."""
+        return cls(STEP_COST, key_p, key_p)
+
+    @classmethod
+    def seconds(cls, key_p: Floats, step_seconds: float, prompt_seconds: float) -> "Cost":
+        """Sum over minibatches of longest x (step_seconds + prompt_seconds x size)."""
+        return cls(STEP_COST, key_p, key_p, step_seconds, prompt_seconds)
+
+    def total(self, ends: Ints) -> float:
+        """Cost of a partition given by the ends of its minibatches (the last is N)."""
+        starts = np.concatenate(([0], ends[:-1]))
+        sizes, longest = ends - starts, self.key_p[ends - 1]
+        if self.kind == STEP_COST:
+            return float(np.sum(longest * (self.fixed + self.per_prompt * sizes)))
+        paid = sizes * longest
+        sums = np.concatenate(([0.0], np.cumsum(self.tokens_p)))
+        useful = sums[ends] - sums[starts]
+        return -float(np.sum(np.divide(useful, paid, out=np.ones_like(paid), where=paid > 0)))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Ends of the minibatches in the sorted list, the total cost, and a bound it can't beat."""
+
+    ends: Ints
+    total: float
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """(total - bound) / |bound|: 0 is optimal, up to rounding."""
+        if self.total <= self.bound:
+            return 0.0
+        return (self.total - self.bound) / abs(self.bound) if self.bound else np.inf
+
+
+def cut_freely(cost: Cost, lo: int, hi: int) -> Partition | None:
+    """The cheapest partition with sizes in [lo, hi], of any number of minibatches; None if none."""
+    return _cheapest_at_price(cost, lo, hi, 0.0, fewest=True)
+
+
+def cut_into(cost: Cost, lo: int, hi: int, count: int) -> Partition:
+    """The cheapest partition into exactly `count` minibatches with sizes in [lo, hi].
+
+    Needs count x lo <= N <= count x hi.
+    """
+    num_prompts = len(cost.key_p)
+    assert count * lo <= num_prompts <= count * hi, "no partition has this count"
+    if cost.kind == UTILIZATION and num_prompts <= EXACT_LIMIT:
+        ends = _layers(*_arguments(cost), lo, hi, count)
+        total = cost.total(ends)
+        return Partition(ends, total, total)
+    return _cut_by_price(cost, lo, hi, count)
+
+
+def _cut_by_price(cost: Cost, lo: int, hi: int, count: int) -> Partition:
+    """Bisect the price of a minibatch until `count` is cheapest, or splice at the jump."""
+    scale = 1.0 + abs(cost.total(_even_ends(len(cost.key_p), count)))
+    low, high = -scale, scale
+    fewer = _cheapest_at_price(cost, lo, hi, high, fewest=True)
+    while len(fewer.ends) > count:
+        high *= 4
+        fewer = _cheapest_at_price(cost, lo, hi, high, fewest=True)
+    more = _cheapest_at_price(cost, lo, hi, low, fewest=False)
+    while len(more.ends) < count:
+        low *= 4
+        more = _cheapest_at_price(cost, lo, hi, low, fewest=False)
+    bound = max(
+        p.total + price * (len(p.ends) - count) for p, price in ((fewer, high), (more, low))
+    )
+    while len(fewer.ends) != count and len(more.ends) != count:
+        price = (low + high) / 2
+        if not low < price < high:
+            break
+        middle = _cheapest_at_price(cost, lo, hi, price, fewest=True)
+        bound = max(bound, middle.total + price * (len(middle.ends) - count))
+        if len(middle.ends) <= count:
+            fewer, high = middle, price
+        else:
+            more, low = middle, price
+    exact = next((p for p in (fewer, more) if len(p.ends) == count), None)
+    ends = exact.ends if exact else _splice(cost, fewer.ends, more.ends, count)
+    total = cost.total(ends)
+    return Partition(ends, total, min(bound, total))
+
+
+def _splice(cost: Cost, fewer: Ints, more: Ints, count: int) -> Ints:
+    """Join the start of `more` to the end of `fewer` so that `count` minibatches come out.
+
+    With a and b the cuts of fewer and more (0 first) and d = count - len(fewer), b[j + d] - a[j]
+    falls from above 0 at j = 0 to below 0 at the end; where minibatch j of fewer encloses
+    minibatch j + d of more, b up to j + d and a from j + 1 on make a partition with legal sizes.
+    """
+    a, b = np.concatenate(([0], fewer)), np.concatenate(([0], more))
+    shift = count - len(fewer)
+    shifted = b[shift : shift + len(a)]
+    enclosed = np.flatnonzero((a[:-1] <= shifted[:-1]) & (shifted[1:] <= a[1:]))
+    spliced = (np.concatenate((b[1 : j + shift + 1], a[j + 1 :])) for j in enclosed)
+    return min(spliced, key=cost.total)
+
+
+def _even_ends(num_prompts: int, count: int) -> Ints:
+    """Ends of `count` minibatches whose sizes differ by at most one."""
+    return (np.arange(1, count + 1) * num_prompts) // count
+
+
+def _arguments(cost: Cost) -> tuple[int, Floats, Floats, float, float]:
+    sums = np.concatenate(([0.0], np.cumsum(cost.tokens_p)))
+    return cost.kind, cost.key_p, sums, cost.fixed, cost.per_prompt
+
+
+def _cheapest_at_price(
+    cost: Cost, lo: int, hi: int, price: float, fewest: bool
+) -> Partition | None:
+    ends = _shortest_path(*_arguments(cost), lo, hi, price, fewest)
+    if not len(ends):
+        return None
+    total = cost.total(ends)
+    return Partition(ends, total, total)
+
+
+@numba.njit(cache=True)
+def _window_cost(kind, key_p, sums, fixed, per_prompt, i, j):  # type: ignore[no-untyped-def]
+    size, longest = j - i, key_p[j - 1]
+    if kind == STEP_COST:
+        return longest * (fixed + per_prompt * size)
+    return -(sums[j] - sums[i]) / (size * longest) if longest > 0 else -1.0
+
+
+@numba.njit(cache=True)
+def _shortest_path(  # type: ignore[no-untyped-def]
+    kind, key_p, sums, fixed, per_prompt, lo, hi, price, fewest
+):
+    """Ends of the cheapest partition when each minibatch costs `price` more; empty if none.
+
+    Among equals the one of fewest (or most) minibatches.
+    """
+    n = len(key_p)
+    best = np.full(n + 1, np.inf)
+    count = np.zeros(n + 1, dtype=np.int64)
+    previous = np.full(n + 1, -1, dtype=np.int64)
+    best[0] = 0.0
+    for j in range(lo, n + 1):
+        for i in range(max(0, j - hi), j - lo + 1):
+            if best[i] == np.inf:
+                continue
+            total = best[i] + _window_cost(kind, key_p, sums, fixed, per_prompt, i, j) + price
+            steps = count[i] + 1
+            is_better = total < best[j] or (
+                total == best[j] and (steps < count[j] if fewest else steps > count[j])
+            )
+            if is_better:
+                best[j], count[j], previous[j] = total, steps, i
+    if best[n] == np.inf:
+        return np.empty(0, dtype=np.int64)
+    ends = np.empty(count[n], dtype=np.int64)
+    j = n
+    for k in range(count[n] - 1, -1, -1):
+        ends[k] = j
+        j = previous[j]
+    return ends
+
+
+@numba.njit(cache=True)
+def _layers(kind, key_p, sums, fixed, per_prompt, lo, hi, m):  # type: ignore[no-untyped-def]
+    """Ends of the cheapest partition into exactly m minibatches, one layer a minibatch."""
+    n = len(key_p)
+    best = np.full((m + 1, n + 1), np.inf)
+    previous = np.full((m + 1, n + 1), -1, dtype=np.int32)
+    best[0, 0] = 0.0
+    for k in range(1, m + 1):
+        first, last = max(k * lo, n - (m - k) * hi), min(k * hi, n - (m - k) * lo)
+        for j in range(first, last + 1):
+            for i in range(max(0, j - hi), j - lo + 1):
+                if best[k - 1, i] == np.inf:
+                    continue
+                total = best[k - 1, i] + _window_cost(kind, key_p, sums, fixed, per_prompt, i, j)
+                if total < best[k, j]:
+                    best[k, j], previous[k, j] = total, i
+    ends = np.empty(m, dtype=np.int64)
+    j = n
+    for k in range(m, 0, -1):
+        ends[k - 1] = j
+        j = previous[k, j]
+    return ends

@@ -1,0 +1,1 @@
+"""Every Parquet table of the toolchain, and the only code that opens one."""

@@ -1,0 +1,25 @@
+"""What a user did wrong, in one line, and how the toolchain speaks to its user.
+
+Words go to stderr through the `asp` logger, never to stdout, which belongs to data.
+"""
+
+import logging
+
+log = logging.getLogger("asp")
+
+
+class AspError(Exception):
+    """A user's mistake, told in one line: what, where, the value met, the way out.
+
+    `main()` prints it to stderr and exits with 1. Everything else that propagates is a defect.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+def first_few(values: object, limit: int = 3) -> str:
+    """Render the first values of an iterable for a message: `3, 7, 9, ...`."""
+    items = list(values)  # type: ignore[call-overload]
+    text = ", ".join(str(item) for item in items[:limit])
+    return text + (", ..." if len(items) > limit else "")

@@ -1,0 +1,215 @@
+"""The only reader and the only writer of the toolchain's Parquet tables.
+
+A read takes any file that obeys the schema, whoever wrote it: numbers are cast where nothing is
+lost, optional columns are filled with nulls, derived ones are computed by `complete`, all else is
+refused in one line. A write validates, stamps the footer key `asp` (`provenance.py`) and appears
+under its name whole or not at all. `-` is standard input or output.
+"""
+
+import hashlib
+import io
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import dataframely as dy
+import polars as pl
+
+from stages.tables.errors import AspError
+from stages.tables.provenance import FOOTER_KEY, Provenance
+from stages.tables.schemas import is_marked, table_name
+from stages.tables.validation import cast_losslessly, narrowed, validate
+
+STDIO = "-"
+Complete = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A validated frame and where it came from."""
+
+    frame: pl.DataFrame
+    name: str  # for messages: the path, or "standard input"
+    sha256: str  # of the bytes read
+    provenance: Provenance | None  # None where the file carries no readable footer
+
+
+def read_bytes(path: str) -> tuple[str, bytes]:
+    """Read a file, or standard input for `-`; return its name for messages and its bytes."""
+    if path == STDIO:
+        return "standard input", sys.stdin.buffer.read()
+    try:
+        return path, Path(path).read_bytes()
+    except IsADirectoryError:
+        raise AspError(f"{path}: is a directory; a file is needed here") from None
+    except OSError as error:
+        raise AspError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse_parquet(name: str, data: bytes) -> pl.DataFrame:
+    """Parse the bytes of a Parquet file; `name` is for the message when they are none."""
+    try:
+        return pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        if not data:
+            reason = "it is empty"
+        elif data[:4] != b"PAR1":
+            reason = "it does not start as one (a CSV or JSON file under this name?)"
+        else:
+            reason = "it is damaged or cut short"
+        raise AspError(f"{name}: not a Parquet file: {reason}; write it again") from None
+
+
+def read_table(path: str, schema: type[dy.Schema], complete: Complete | None = None) -> Table:
+    """Read and validate a table.
+
+    Args:
+        path: A Parquet file, or `-` for standard input.
+        schema: The table's class in `schemas.py`.
+        complete: Computes the derived columns that are absent; gets the frame with every
+            other column in place and of the right type.
+
+    Raises:
+        AspError: The file cannot be read, or breaks the schema.
+    """
+    name, data = read_bytes(path)
+    frame = conform(parse_parquet(name, data), schema, name, complete)
+    return Table(frame, name, hashlib.sha256(data).hexdigest(), Provenance.read(data))
+
+
+def conform(
+    frame: pl.DataFrame, schema: type[dy.Schema], name: str, complete: Complete | None = None
+) -> pl.DataFrame:
+    """Bring a frame to the schema's columns and types, extra columns last, and validate it."""
+    given = set(frame.columns)
+    columns = schema.columns()
+    missing = [
+        column
+        for column in columns
+        if column not in given
+        and not is_marked(schema, column, "optional")
+        and not (complete and is_marked(schema, column, "derived"))
+    ]
+    if missing:
+        raise AspError(
+            f"{name}: not a {table_name(schema)} table: column {missing[0]!r} is missing; "
+            f"it has {', '.join(frame.columns) or 'no columns'}"
+        )
+    if frame.is_empty():
+        raise AspError(f"{name}: the {table_name(schema)} table has no rows")
+    absent = [c for c in columns if c not in given and is_marked(schema, c, "optional")]
+    frame = frame.with_columns(pl.lit(None).alias(c) for c in absent)
+    frame = cast_losslessly(frame, schema, name)
+    if complete:
+        validate(frame, narrowed(schema, frame.columns), name)
+        frame = cast_losslessly(complete(frame), schema, name)
+    validate(frame, schema, name)
+    return frame.select(*columns, *(c for c in frame.columns if c not in columns))
+
+
+def write_table(
+    frame: pl.DataFrame, schema: type[dy.Schema], path: str, provenance: Provenance, force: bool
+) -> None:
+    """Validate a frame and write it with its provenance: whole or not at all.
+
+    Raises:
+        AspError: The output exists and `force` is not set, or cannot be written.
+    """
+    frame = conform(frame, schema, f"the {table_name(schema)} table to write")
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, metadata={FOOTER_KEY: provenance.to_json()})
+    if path == STDIO:
+        sys.stdout.buffer.write(buffer.getbuffer())
+        sys.stdout.buffer.flush()
+        return
+    with new_file(path, force) as temporary:
+        temporary.write_bytes(buffer.getbuffer())
+
+
+def check_output(path: str, force: bool) -> None:
+    """Fail early, before long work, where an output could not be written at the end."""
+    if path == STDIO:
+        return
+    target = Path(path)
+    if target.exists() and not force:
+        raise AspError(f"{path}: exists already; give --force to replace it, or another --output")
+    parent = target.parent
+    if not parent.is_dir():
+        raise AspError(f"{path}: the folder {parent} does not exist; create it first")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise AspError(f"{path}: the folder {parent} is not writable")
+
+
+@contextmanager
+def new_file(path: str, force: bool) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it there if the block succeeds."""
+    check_output(path, force)
+    if Path(path).is_dir():
+        raise AspError(f"{path}: is a directory; the output here is a file")
+    temporary = _temporary_path(path)
+    try:
+        yield temporary
+        _flush_to_disk(temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_directory(path: str, force: bool) -> Iterator[Path]:
+    """Yield a temporary directory beside `path`; put it in its place if the block succeeds."""
+    check_output(path, force)
+    target = Path(path)
+    if target.exists() and not target.is_dir():
+        raise AspError(f"{path}: is a file; the output here is a directory")
+    temporary, replaced = _temporary_path(path), _temporary_path(path, "old")
+    try:
+        temporary.mkdir()
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _flush_to_disk(file)
+        if target.exists():
+            os.replace(target, replaced)
+        os.replace(temporary, target)
+    except OSError as error:
+        if replaced.exists() and not target.exists():
+            os.replace(replaced, target)
+        raise _cannot_write(path, error) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def hash_directory(path: Path) -> str:
+    """sha256 over the names and contents of a directory's files, in the order of their names."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            digest.update(file.relative_to(path).as_posix().encode() + b"\0")
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _temporary_path(path: str, kind: str = "new") -> Path:
+    target = Path(path).absolute()
+    return target.with_name(f".{target.name}.{os.getpid()}.{kind}.tmp")
+
+
+def _flush_to_disk(file: Path) -> None:
+    """Make the bytes durable before the rename makes them visible."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _cannot_write(path: str, error: OSError) -> AspError:
+    return AspError(f"{path}: cannot be written: {error.strerror or error}; nothing was left there")

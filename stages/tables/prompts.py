@@ -1,0 +1,144 @@
+"""The user's prompts: any Parquet or JSONL file, the prompt as text or as a list of messages.
+
+Canonical text is what profile, predict and every join work on; the chat template is applied only
+when generating. The user's file itself is never changed.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from stages.tables.errors import AspError, first_few, log
+from stages.tables.io import conform, parse_parquet, read_bytes
+from stages.tables.schemas import Prompts
+
+DEFAULT_PROMPT_COLUMN = "prompt"
+
+
+@dataclass(frozen=True)
+class PromptFile:
+    """A prompt file in canonical form, beside the prompts as the user wrote them."""
+
+    frame: pl.DataFrame  # schema Prompts, in the order of the file
+    raw: list[Any]  # text or list of messages, a prompt each, for the chat template
+    name: str
+    sha256: str
+
+
+def canonical_text(prompt: object) -> str | None:
+    """The text of a prompt: itself, or `role: content` lines of its messages; None if neither."""
+    if isinstance(prompt, str):
+        return prompt
+    if not isinstance(prompt, Sequence):
+        return None
+    lines = []
+    for message in prompt:
+        if not isinstance(message, dict) or "content" not in message:
+            return None
+        lines.append(f"{message.get('role', 'user')}: {_content_text(message['content'])}")
+    return "\n".join(lines)
+
+
+def _content_text(content: object) -> str:
+    """Content is text; parts of a multimodal message are kept as compact JSON."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def prompt_hash(text: str) -> str:
+    """16 hexadecimal digits of sha256 of the canonical text.
+
+    64 bits: among a million different prompts, two meet with a chance of 3e-8.
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def read_prompts(path: str, column: str = DEFAULT_PROMPT_COLUMN) -> PromptFile:
+    """Read a prompt file, `-` for standard input.
+
+    Raises:
+        AspError: No rows, no such column, a prompt that is null, empty or of another type.
+    """
+    name, data = read_bytes(path)
+    frame = parse_records(name, data)
+    if column not in frame.columns:
+        raise AspError(
+            f"{name}: no column {column!r} (--prompt-column); "
+            f"it has {', '.join(frame.columns) or 'no columns'}"
+        )
+    if frame.is_empty():
+        raise AspError(f"{name}: holds no prompts: it has zero rows")
+    raw = frame.get_column(column).to_list()
+    texts = [canonical_text(prompt) for prompt in raw]
+    _refuse(
+        name,
+        column,
+        "neither text nor a list of {role, content}",
+        _rows(texts, lambda t: t is None),
+    )
+    _refuse(name, column, "empty", _rows(texts, lambda t: not t.strip()))
+    canonical = pl.DataFrame(
+        {
+            "prompt_id": pl.int_range(len(texts), dtype=pl.Int64, eager=True),
+            "prompt_hash": [prompt_hash(text) for text in texts if text is not None],
+            "prompt": texts,
+        }
+    )
+    num_duplicates = len(canonical) - canonical.get_column("prompt_hash").n_unique()
+    if num_duplicates:
+        log.warning(
+            "%s: %d of %d prompts repeat an earlier one; they are kept and share observations",
+            name, num_duplicates, len(canonical),
+        )  # fmt: skip
+    return PromptFile(
+        conform(canonical, Prompts, name), raw, name, hashlib.sha256(data).hexdigest()
+    )
+
+
+def parse_records(name: str, data: bytes) -> pl.DataFrame:
+    """Parse Parquet or JSON lines, told apart by the first bytes.
+
+    JSON rows become one column a key; values of a column that differ in type stay Python objects.
+    """
+    head = data[:64].lstrip()
+    if data[:4] == b"PAR1" or not head.startswith(b"{"):
+        return parse_parquet(name, data)
+    records = []
+    for number, line in enumerate(io.BytesIO(data), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise AspError(f"{name}: line {number} is not JSON: {error}; correct it") from None
+        if not isinstance(record, dict):
+            raise AspError(f"{name}: line {number} is not a JSON object: {str(record)[:40]}")
+        records.append(record)
+    columns = list(dict.fromkeys(key for record in records for key in record))
+    return pl.DataFrame([_series(c, [record.get(c) for record in records]) for c in columns])
+
+
+def _series(name: str, values: list[Any]) -> pl.Series:
+    """Values of mixed type (an answer that is now text, now a number) stay as they are."""
+    try:
+        return pl.Series(name, values, strict=True)
+    except (TypeError, pl.exceptions.PolarsError, OverflowError):
+        return pl.Series(name, values, dtype=pl.Object)
+
+
+def _rows(texts: list[str | None], is_bad: Any) -> list[int]:
+    return [row for row, text in enumerate(texts) if is_bad(text)]
+
+
+def _refuse(name: str, column: str, what: str, rows: list[int]) -> None:
+    if rows:
+        raise AspError(
+            f"{name}: column {column!r}: {len(rows)} prompts are {what}, first in row "
+            f"{first_few(rows)} (from 0); remove or mend them"
+        )
