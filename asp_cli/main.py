@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from asp_cli import partition
+from asp_cli import balance, partition
 from stages.tables.errors import AspError, log
 
 app = typer.Typer(
@@ -34,6 +34,7 @@ def _stages() -> None:
 
 
 app.command("partition")(partition.command)
+app.command("balance")(balance.command)
 
 
 def main(arguments: list[str] | None = None) -> int:

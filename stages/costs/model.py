@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Number = TypeVar("Number", float, NDArray[np.float64])
+Quantity = TypeVar("Quantity", bound=float | NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,6 @@ class CostModel:
     step_seconds: float = 0.02  # fixed part of a decode step
     sequence_seconds: float = 0.00008  # added by each sequence in the step
 
-    def minibatch_seconds(self, longest: Number, num_sequences: Number) -> Number:
+    def minibatch_seconds(self, longest: Quantity, num_sequences: Quantity) -> Quantity:
         """longest x (step + sequence x num_sequences): finished slots are padded to the end."""
-        return longest * (self.step_seconds + self.sequence_seconds * num_sequences)
+        return longest * (self.step_seconds + self.sequence_seconds * num_sequences)  # type: ignore[return-value]

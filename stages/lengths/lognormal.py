@@ -10,6 +10,7 @@ Everything here is numpy and scipy.special; nothing reads or writes.
 """
 
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,17 +33,20 @@ def expected_tokens(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> Floats:
     z_p = _cap_z(mu_p, sigma_p, cap_p)
     # The product is taken in logs: its first factor overflows where the second vanishes.
     below_p = np.exp(np.minimum(mu_p + sigma_p**2 / 2 + log_ndtr(z_p - sigma_p), np.log(cap_p)))
-    return np.minimum(below_p + cap_p * ndtr(-z_p), cap_p)
+    expected_p: Floats = np.minimum(below_p + cap_p * ndtr(-z_p), cap_p)
+    return expected_p
 
 
 def quantile(mu_p: Floats, sigma_p: Floats, cap_p: Floats, level: float) -> Floats:
     """The length [tokens] that a response stays within with probability `level` in (0, 1)."""
-    return np.exp(np.minimum(mu_p + sigma_p * ndtri(level), np.log(cap_p)))
+    length_p: Floats = np.exp(np.minimum(mu_p + sigma_p * ndtri(level), np.log(cap_p)))
+    return length_p
 
 
 def cap_risk(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> Floats:
     """P(L = cap), the chance that a response meets the cap."""
-    return ndtr(-_cap_z(*np.broadcast_arrays(mu_p, sigma_p, cap_p)))
+    risk_p: Floats = ndtr(-_cap_z(*np.broadcast_arrays(mu_p, sigma_p, cap_p)))
+    return risk_p
 
 
 def expected_longest(
@@ -86,7 +90,7 @@ def expected_longest_of_sets(
     longest = np.empty(num_sets)
     # A block of sets at a time keeps the prompts-by-nodes matrix within about 64 MB.
     block = np.searchsorted(starts, np.arange(0, starts[-1] + 160_000, 160_000))
-    for first, last in zip(block[:-1], block[1:], strict=True):
+    for first, last in pairwise(block):
         last = min(max(last, first), num_sets)
         if first < last:
             inside = slice(starts[first], starts[last])
@@ -159,11 +163,12 @@ def _tabulate_log_all_within(num_samples: int, share: float) -> Floats:
         z = (_Z[:, None] - np.sqrt(1 - share**2) * e) / share
         log_within = np.log(np.exp(num_samples * log_ndtr(z)) @ mass + np.exp(LOG_FLOOR))
     log_within[-1] = 0.0
-    return np.maximum(log_within, LOG_FLOOR)
+    floored: Floats = np.maximum(log_within, LOG_FLOOR)
+    return floored
 
 
 def _cap_z(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> Floats:
-    """(ln cap - mu) / sigma, the cap in deviations; +-inf where sigma is 0, a met cap being -inf."""
+    """(ln cap - mu) / sigma, the cap in deviations; +-inf where sigma is 0, -inf at a met cap."""
     distance_p = np.log(cap_p) - mu_p
     with np.errstate(divide="ignore", invalid="ignore"):
         z_p = distance_p / sigma_p

@@ -1,7 +1,11 @@
 """The lengths table's derived columns, computed where a table written by hand lacks them."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from stages.lengths import lognormal
 
@@ -17,7 +21,7 @@ def complete(frame: pl.DataFrame, samples_per_prompt: int | None = None) -> pl.D
     mu_p, sigma_p, cap_p = (
         frame.get_column(name).cast(pl.Float64).to_numpy() for name in ("mu", "sigma", "cap")
     )
-    derived = {
+    derived: dict[str, Callable[[], NDArray[Any]]] = {
         "expected_tokens": lambda: lognormal.expected_tokens(mu_p, sigma_p, cap_p),
         "p50": lambda: lognormal.quantile(mu_p, sigma_p, cap_p, 0.5),
         "p90": lambda: lognormal.quantile(mu_p, sigma_p, cap_p, 0.9),
@@ -42,7 +46,7 @@ def complete(frame: pl.DataFrame, samples_per_prompt: int | None = None) -> pl.D
     return frame
 
 
-def sample_sigma(frame: pl.DataFrame) -> np.ndarray:
+def sample_sigma(frame: pl.DataFrame) -> NDArray[np.float64]:
     """The sample_sigma column as an array, NaN where it is null."""
     return frame.get_column("sample_sigma").cast(pl.Float64).fill_null(float("nan")).to_numpy()
 

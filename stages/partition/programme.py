@@ -112,16 +112,22 @@ def cut_into(cost: Cost, lo: int, hi: int, count: int) -> Partition:
 
 def _cut_by_price(cost: Cost, lo: int, hi: int, count: int) -> Partition:
     """Bisect the price of a minibatch until `count` is cheapest, or splice at the jump."""
+
+    def cheapest(price: float, fewest: bool = True) -> Partition:
+        found = _cheapest_at_price(cost, lo, hi, price, fewest)
+        assert found is not None, "a feasible count has a partition"
+        return found
+
     scale = 1.0 + abs(cost.total(_even_ends(len(cost.key_p), count)))
     low, high = -scale, scale
-    fewer = _cheapest_at_price(cost, lo, hi, high, fewest=True)
+    fewer = cheapest(high)
     while len(fewer.ends) > count:
         high *= 4
-        fewer = _cheapest_at_price(cost, lo, hi, high, fewest=True)
-    more = _cheapest_at_price(cost, lo, hi, low, fewest=False)
+        fewer = cheapest(high)
+    more = cheapest(low, fewest=False)
     while len(more.ends) < count:
         low *= 4
-        more = _cheapest_at_price(cost, lo, hi, low, fewest=False)
+        more = cheapest(low, fewest=False)
     bound = max(
         p.total + price * (len(p.ends) - count) for p, price in ((fewer, high), (more, low))
     )
@@ -129,7 +135,7 @@ def _cut_by_price(cost: Cost, lo: int, hi: int, count: int) -> Partition:
         price = (low + high) / 2
         if not low < price < high:
             break
-        middle = _cheapest_at_price(cost, lo, hi, price, fewest=True)
+        middle = cheapest(price)
         bound = max(bound, middle.total + price * (len(middle.ends) - count))
         if len(middle.ends) <= count:
             fewer, high = middle, price

@@ -10,7 +10,7 @@ pass, step 2; the objective's exact form is ours).
 import math
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -36,7 +36,7 @@ class PartitionConfig:
 
     - utilization: the mean over minibatches of sum(E) / (s x max l), maximised, count fixed;
     - padding: the sum over minibatches of s x max l, minimised, count fixed;
-    - seconds: the sum over minibatches of max l x (step + sequence x samples), minimised, any count.
+    - seconds: the sum of max l x (step + sequence x samples of one), minimised, any count.
     """
 
     batch_size: int = 32  # prompts
@@ -48,7 +48,8 @@ class PartitionConfig:
     seed: int = 0  # of method random
 
 
-class Sizes(NamedTuple):
+@dataclass(frozen=True)
+class Sizes:
     """Legal minibatch sizes [prompts] and how many minibatches there are to be."""
 
     lo: int
@@ -195,7 +196,10 @@ def describe_minibatches(
         pl.Series("num_samples", samples_b),
         pl.Series("predicted_tokens", tokens_b),
         pl.Series("predicted_longest", longest_b),
-        pl.Series("predicted_seconds", CostModel().minibatch_seconds(longest_b, samples_b)),
+        pl.Series(
+            "predicted_seconds",
+            CostModel().minibatch_seconds(longest_b, samples_b.astype(np.float64)),
+        ),
         pl.Series(
             "predicted_utilization",
             np.minimum(
@@ -221,8 +225,11 @@ def run(source: str, output: str, config: PartitionConfig, force: bool = False) 
         )  # fmt: skip
     log.info(
         "%d prompts in %d minibatches, predicted utilisation %.3f%s",
-        len(table.frame), len(minibatches), results["predicted_utilization"], _gap_in_words(results),
-    )  # fmt: skip
+        len(table.frame),
+        len(minibatches),
+        results["predicted_utilization"],
+        _gap_in_words(results),
+    )
     provenance = Provenance(
         stage="partition",
         schema="minibatches/1",

@@ -2,7 +2,8 @@
 
 Column metadata: `unit`; `optional` (a reader fills the column with nulls where it is absent);
 `derived` (a stage computes the column where it is absent, so a table written by hand can do
-without). The name of a rule holds the names of its columns, which messages show. Columns that no schema names pass through every stage that keeps their rows.
+without). The name of a rule holds the names of its columns, which messages show. Columns that no
+schema names pass through every stage that keeps their rows.
 """
 
 from typing import Any

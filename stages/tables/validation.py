@@ -1,6 +1,7 @@
 """Does a frame obey its schema, and if not, what is the one line to say?"""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import dataframely as dy
 import polars as pl
@@ -9,7 +10,7 @@ from stages.tables.errors import AspError, first_few
 from stages.tables.schemas import table_name
 
 ROW = "row"  # name of the row-number column while a breach is being located
-Dtype = pl.DataType | type[pl.DataType]
+Dtype = Any  # a polars data type, as class or instance
 
 
 def cast_losslessly(frame: pl.DataFrame, schema: type[dy.Schema], name: str) -> pl.DataFrame:
@@ -65,7 +66,7 @@ def validate(frame: pl.DataFrame, schema: type[dy.Schema], name: str) -> None:
     valid, _ = schema.filter(frame.select(schema.column_names()))
     if len(valid) == len(frame):
         return
-    numbered = type(schema.__name__, (schema,), {ROW: dy.Int64()})
+    numbered: Any = type(schema.__name__, (schema,), {ROW: dy.Int64()})
     _, failure = numbered.filter(
         frame.select(pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW), *schema.column_names())
     )

@@ -1,0 +1,36 @@
+"""In which order are groups dispatched, and minibatches inside a group?
+
+Groups: so that the running load stays near the line of the mean (goal chasing, as in levelled
+production: Miltenburg 1989). Inside a group the longest minibatch starts first, since what starts
+last decides when the group ends.
+"""
+
+from bisect import bisect_left
+
+import numpy as np
+
+from stages.balance.problem import Floats, Ints, Problem
+
+
+def order_groups(problem: Problem, group_b: Ints) -> Ints:
+    """The groups in dispatch order: next comes what brings the running load nearest the mean.
+
+    A smaller remainder group stays last: a trainer that cuts fixed batches needs the full first.
+    """
+    deviation_g = problem.loads(group_b) - problem.target_g
+    is_full = problem.capacity_g == problem.capacity_g[0]
+    waiting = sorted((float(deviation_g[g]), int(g)) for g in np.flatnonzero(is_full))
+    order, running = [], 0.0
+    while waiting:
+        k = bisect_left(waiting, (-running, -1))
+        near = [i for i in (k - 1, k) if 0 <= i < len(waiting)]
+        deviation, g = waiting.pop(min(near, key=lambda i: (abs(waiting[i][0] + running), i)))
+        order.append(g)
+        running += deviation
+    return np.array([*order, *np.flatnonzero(~is_full)], dtype=np.int64)
+
+
+def running_deviation(problem: Problem, group_b: Ints, order_g: Ints) -> Floats:
+    """Running load less the running target, after each group of the order."""
+    deviation_g = problem.loads(group_b) - problem.target_g
+    return np.cumsum(deviation_g[order_g])

@@ -1,0 +1,196 @@
+"""Which minibatches make a batch group, and in which order do the groups come?
+
+In: minibatches. Out: groups. Minibatches are rearranged so that every group has about the same
+predicted load, long and short together (ASP, arXiv 2611.08864, offline pass, step 3; the
+algorithm is ours).
+
+    asp balance minibatches.parquet --group-size 8 -o groups.parquet
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from stages.balance import baselines, solver
+from stages.balance.assign import assign, exchange
+from stages.balance.order import order_groups, running_deviation
+from stages.balance.problem import Ints, Problem
+from stages.balance.split import split_to_fit
+from stages.costs.model import CostModel
+from stages.tables.derived import complete_minibatches
+from stages.tables.errors import AspError, log
+from stages.tables.io import Table, check_output, read_table, write_table
+from stages.tables.provenance import Input, Provenance
+from stages.tables.schemas import Groups, Minibatches
+
+Load = Literal["seconds", "tokens"]
+Method = Literal["balanced", "sorted", "shuffled", "snake"]
+
+
+@dataclass(frozen=True)
+class BalanceConfig:
+    """How to deal minibatches into groups: so many minibatches a group, or so many prompts."""
+
+    group_size: int = 8  # minibatches a group; of no effect with prompts_per_group
+    prompts_per_group: int | None = None  # exactly so many prompts a group: one train batch
+    load: Load = "seconds"
+    method: Method = "balanced"
+    seed: int = 0  # of method shuffled
+
+
+def balance(
+    minibatches: pl.DataFrame, config: BalanceConfig, cost_model: CostModel | None = None
+) -> tuple[pl.DataFrame, dict[str, object]]:
+    """Deal the minibatches into groups and put everything in dispatch order.
+
+    Args:
+        minibatches: A minibatches table of heads alone.
+        config: What to do.
+        cost_model: Prices the parts of a minibatch that must be cut for an exact train batch.
+
+    Returns:
+        The groups table in dispatch order, and what is to be said of it.
+    """
+    num_given = len(minibatches)
+    problem = _problem(minibatches, config)
+    group_b, bound = _group(problem, config)
+    if config.prompts_per_group is not None and problem.excess(group_b).any():
+        minibatches, group_b = split_to_fit(
+            minibatches, group_b, problem.excess(group_b), cost_model or CostModel()
+        )
+        problem = _problem(minibatches, config)
+        bound = problem.bound()
+        if config.method == "balanced":
+            group_b, bound = solver.improve(problem, exchange(problem, group_b), bound)
+    if config.method == "balanced":
+        order_g = order_groups(problem, group_b)
+    else:
+        order_g = np.arange(len(problem.capacity_g))
+    results: dict[str, object] = {
+        "num_minibatches": len(minibatches),
+        "num_groups": len(order_g),
+        "num_split": len(minibatches) - num_given,
+        "imbalance": problem.imbalance(group_b),
+        "imbalance_bound": bound,
+        "gap": problem.gap(group_b, bound),
+        "largest_running_deviation": _in_minibatches(problem, group_b, order_g),
+    }
+    rank_b = _rank_inside(minibatches, problem, config)
+    return _in_dispatch_order(minibatches, group_b, order_g, rank_b), results
+
+
+def _problem(minibatches: pl.DataFrame, config: BalanceConfig) -> Problem:
+    load_b = minibatches[f"predicted_{config.load}"].to_numpy().astype(np.float64)
+    if config.prompts_per_group is None:
+        weight_b, capacity = np.ones(len(load_b), dtype=np.int64), config.group_size
+    else:
+        weight_b, capacity = minibatches["num_prompts"].to_numpy(), config.prompts_per_group
+    full, rest = divmod(int(weight_b.sum()), capacity)
+    return Problem(load_b, weight_b, np.array([capacity] * full + [rest] * (rest > 0)))
+
+
+def _group(problem: Problem, config: BalanceConfig) -> tuple[Ints, float]:
+    """Group of each minibatch, and a bound on the imbalance of any assignment."""
+    bound = problem.bound()
+    match config.method:
+        case "sorted":
+            return baselines.fill(problem, baselines.sorted_order(problem)), bound
+        case "shuffled":
+            return baselines.fill(problem, baselines.shuffled_order(problem, config.seed)), bound
+        case "snake":
+            return baselines.snake_groups(problem), bound
+        case "balanced":
+            return solver.improve(problem, assign(problem), bound)
+
+
+def _rank_inside(minibatches: pl.DataFrame, problem: Problem, config: BalanceConfig) -> Ints:
+    """Order inside a group: longest first, but for baselines that stand for another order."""
+    match config.method:
+        case "sorted":
+            order = baselines.sorted_order(problem)
+        case "shuffled":
+            order = baselines.shuffled_order(problem, config.seed)
+        case _:
+            order = np.argsort(-minibatches["predicted_longest"].to_numpy(), kind="stable")
+    rank_b = np.empty(len(order), dtype=np.int64)
+    rank_b[order] = np.arange(len(order))
+    return rank_b
+
+
+def _in_minibatches(problem: Problem, group_b: Ints, order_g: Ints) -> float:
+    """Largest distance of the running load from the mean line, in largest minibatches."""
+    largest = float(problem.load_b.max())
+    deviation = running_deviation(problem, group_b, order_g)
+    return float(np.abs(deviation).max()) / largest if largest else 0.0
+
+
+def _in_dispatch_order(
+    minibatches: pl.DataFrame, group_b: Ints, order_g: Ints, rank_b: Ints
+) -> pl.DataFrame:
+    place_g = np.empty(len(order_g), dtype=np.int64)
+    place_g[order_g] = np.arange(len(order_g))
+    group_id = place_g[group_b]
+    order = np.lexsort((rank_b, group_id))
+    return minibatches[order].with_columns(
+        group_id=pl.Series(group_id[order]),
+        position=pl.int_range(pl.len(), dtype=pl.Int64),
+        epoch=pl.lit(0, dtype=pl.Int64),
+        instance=pl.lit(None, dtype=pl.Int64),
+    )
+
+
+def run(source: str, output: str, config: BalanceConfig, force: bool = False) -> None:
+    """Read minibatches, deal and order them, write groups, say what came out."""
+    check_output(output, force)
+    table = read_table(source, Minibatches, complete_minibatches)
+    if (table.frame["kind"].cast(pl.String) == "tail").any():
+        raise AspError(f"{table.name}: holds tail rows, which balance cannot place; remove them")
+    groups, results = balance(table.frame, config, _cost_model(table))
+    _report(table.frame, groups, results, config)
+    provenance = Provenance(
+        stage="balance",
+        schema="groups/1",
+        config=asdict(config),
+        seed=config.seed,
+        results=results,
+        inputs=(Input("minibatches", table.sha256, table.provenance),),
+    )
+    write_table(groups, Groups, output, provenance, force)
+
+
+def _cost_model(table: Table) -> CostModel:
+    """The cost model that partition used, if the file tells."""
+    origin = table.provenance.ancestor("partition") if table.provenance else None
+    try:
+        return CostModel(**origin.config["cost_model"]) if origin else CostModel()
+    except (KeyError, TypeError):
+        return CostModel()
+
+
+def _report(
+    minibatches: pl.DataFrame,
+    groups: pl.DataFrame,
+    results: dict[str, object],
+    config: BalanceConfig,
+) -> None:
+    num_prompts = int(minibatches["num_prompts"].sum())
+    if config.prompts_per_group is None and config.group_size > len(minibatches):
+        log.warning(
+            "--group-size %d is above the %d minibatches: they make one group",
+            config.group_size, len(minibatches),
+        )  # fmt: skip
+    if config.prompts_per_group is not None and config.prompts_per_group > num_prompts:
+        log.warning(
+            "--prompts-per-group %d is above the %d prompts: they make one smaller group",
+            config.prompts_per_group, num_prompts,
+        )  # fmt: skip
+    if results["num_split"]:
+        log.info("%d minibatches were cut in two to fill train batches", results["num_split"])
+    log.info(
+        "%d minibatches in %d groups, largest %s %.3f%% above its share (no grouping is below "
+        "%.3f%%; gap %.3f%%)",
+        len(groups), results["num_groups"], config.load, 100 * float(results["imbalance"]),  # type: ignore[arg-type]
+        100 * float(results["imbalance_bound"]), 100 * float(results["gap"]),  # type: ignore[arg-type]
+    )  # fmt: skip
