@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from asp_cli import balance, partition
+from asp_cli import balance, emit, inspect, partition, profile, report
 from stages.tables.errors import AspError, log
 
 app = typer.Typer(
@@ -33,8 +33,12 @@ def _stages() -> None:
     """Make `asp` a group of commands however many are registered."""
 
 
+app.command("profile")(profile.command)
 app.command("partition")(partition.command)
 app.command("balance")(balance.command)
+app.command("emit")(emit.command)
+app.command("report")(report.command)
+app.command("inspect")(inspect.command)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     configure_logging(is_quiet=bool({"--quiet", "-q"} & set(arguments or sys.argv[1:])))
     signal.signal(signal.SIGTERM, _stop)
     try:
-        code: Any = app(arguments, standalone_mode=False)
+        code: Any = app(arguments, prog_name="asp", standalone_mode=False)
     except TyperException as mistake:
         log.error("%s (see %s --help)", mistake.format_message(), _command_path(mistake))
         code = mistake.exit_code

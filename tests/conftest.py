@@ -18,8 +18,6 @@ settings.register_profile(
 )
 settings.load_profile("asp")
 
-SAMPLE_DATA = Path(__file__).parent.parent / "sample_data"
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -34,6 +32,12 @@ class Outcome:
         """The one line of a refused command; fails on a traceback or more lines."""
         (line,) = self.stderr.strip().splitlines()
         return line
+
+
+@pytest.fixture(scope="session")
+def sample_data() -> Path:
+    """The real prompts and rollouts that ship with the project."""
+    return Path(__file__).parent.parent / "sample_data"
 
 
 @pytest.fixture

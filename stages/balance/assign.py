@@ -15,7 +15,7 @@ from stages.balance.problem import Floats, Ints, Problem
 
 PARTNERS = 48  # groups tried as partners of the heaviest before it counts as stuck
 PAIRS_UP_TO = 16  # members up to which two are exchanged at once
-GOOD_ENOUGH = 1e-5  # imbalance at which exchanging stops
+GOOD_ENOUGH = 1e-5  # excess of the heaviest group over the mean at which exchanging stops
 TOLERANCE = 1e-12  # improvement of a ratio below which an exchange is noise
 
 
@@ -104,12 +104,16 @@ def exchange(problem: Problem, group_b: Ints) -> Ints:
     members = _members(problem, group_b)
     load_g = problem.loads(group_b)
     ratio_g = load_g / problem.target_g
+    least = (1 + problem.bound()) * (1 + GOOD_ENOUGH)
     is_open = np.ones(len(ratio_g), dtype=bool)
     while True:
         g = int(np.argmax(np.where(is_open, ratio_g, -np.inf)))
-        if not is_open[g] or ratio_g[g] < 1 + GOOD_ENOUGH:
+        if not is_open[g] or ratio_g[g] <= ratio_g[is_open].mean() * (1 + GOOD_ENOUGH):
             return _groups_of(members, len(group_b))
-        move = _best_load_move(problem, members, load_g, ratio_g, g)
+        # The heaviest of all decides the balance: it is worth asking everyone.
+        is_heaviest = ratio_g[g] >= ratio_g.max() and ratio_g[g] > least
+        partners = len(ratio_g) if is_heaviest else PARTNERS
+        move = _best_load_move(problem, members, load_g, ratio_g, g, partners)
         if move is None:
             is_open[g] = False
             continue
@@ -120,16 +124,23 @@ def exchange(problem: Problem, group_b: Ints) -> Ints:
 
 
 def _best_load_move(
-    problem: Problem, members: list[Ints], load_g: Floats, ratio_g: Floats, g: int
+    problem: Problem,
+    members: list[Ints],
+    load_g: Floats,
+    ratio_g: Floats,
+    g: int,
+    partners: int,
 ) -> Move | None:
     """The first partner, lightest first, with which g comes down, and the best exchange with it."""
-    partners = min(PARTNERS, len(ratio_g))
+    partners = min(partners, len(ratio_g))
     lightest = np.argpartition(ratio_g, partners - 1)[:partners]
     given = _Subsets(members[g])
     given_w, given_p = given.sums(problem.weight_b), given.sums(problem.load_b)
     for h in lightest[np.argsort(ratio_g[lightest], kind="stable")].tolist():
         if ratio_g[h] >= ratio_g[g]:
             break
+        if not len(members[h]):
+            continue
         taken = _Subsets(members[h])
         shift = given_p[:, None] - taken.sums(problem.load_b)[None, :]
         worse = np.maximum(

@@ -1,0 +1,1 @@
+"""The hand-over: the canonical schedule, and what each trainer needs to follow it."""

@@ -5,7 +5,7 @@ of one prompt share the prediction's error: X = mu + shared + chance, where chan
 sample_sigma and shared the rest, sqrt(sigma^2 - sample_sigma^2). Ignoring that makes the longest
 of n samples look longer than it will be.
 
-Arrays end in an axis legend: _p prompts, _z standardised log lengths, _q quadrature nodes.
+Arrays end in an axis legend: _p prompts, _i intervals of integration, _q quadrature nodes.
 Everything here is numpy and scipy.special; nothing reads or writes.
 """
 
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 REACH = 9.0  # deviations beyond which a normal's mass (1e-19) is left out
 NUM_NODES = 48  # quadrature nodes along the log length
+BLOCK = 160_000  # prompts integrated at a time
 LOG_FLOOR = -60.0  # log of a probability taken for zero
 _Z = np.linspace(-REACH, REACH, 3601)  # grid on which the longest's distribution is tabulated
 
@@ -72,7 +74,7 @@ def expected_longest_of_sets(
     sigma_p: Floats,
     cap_p: Floats,
     num_samples: int,
-    starts: NDArray[np.int64],
+    starts: Ints,
     sample_sigma_p: Floats | None = None,
 ) -> Floats:
     """E of the longest of all responses to each set of consecutive prompts, in tokens.
@@ -86,54 +88,90 @@ def expected_longest_of_sets(
             No set is empty.
         mu_p, sigma_p, cap_p, num_samples, sample_sigma_p: As in `expected_longest`.
     """
-    num_sets = len(starts) - 1
-    longest = np.empty(num_sets)
-    # A block of sets at a time keeps the prompts-by-nodes matrix within about 64 MB.
-    block = np.searchsorted(starts, np.arange(0, starts[-1] + 160_000, 160_000))
-    for first, last in pairwise(block):
-        last = min(max(last, first), num_sets)
-        if first < last:
-            inside = slice(starts[first], starts[last])
-            share_p = None if sample_sigma_p is None else sample_sigma_p[inside]
-            longest[first:last] = _longest_of_block(
-                mu_p[inside], sigma_p[inside], cap_p[inside], num_samples,
-                starts[first:last] - starts[first], share_p,
-            )  # fmt: skip
+    log_cap_p = np.log(cap_p)
+    share_p = _noise_share(sigma_p, sample_sigma_p)
+    longest = np.exp(_reach(mu_p, sigma_p, log_cap_p, starts, -REACH))
+    set_i, low_i, high_i = _intervals(mu_p, sigma_p, log_cap_p, starts)
+    sizes_i = np.diff(starts)[set_i]
+    # A block of intervals at a time keeps the prompts-by-nodes matrix within about 64 MB.
+    ends_i = np.cumsum(sizes_i)
+    edges = np.searchsorted(ends_i, np.arange(0, ends_i[-1] + BLOCK, BLOCK), side="right")
+    for first, last in pairwise(np.unique(np.append(edges, len(set_i)))):
+        block = slice(first, last)
+        offsets = np.concatenate(([0], np.cumsum(sizes_i[block])))
+        prompt = np.repeat(starts[set_i[block]] - offsets[:-1], sizes_i[block])
+        prompt += np.arange(offsets[-1])
+        integral_i = _integrate_above(
+            mu_p[prompt], sigma_p[prompt], log_cap_p[prompt], share_p[prompt],
+            num_samples, offsets[:-1], low_i[block], high_i[block],
+        )  # fmt: skip
+        np.add.at(longest, set_i[block], integral_i)
     return longest
 
 
-def _longest_of_block(
+def _reach(
+    mu_p: Floats, sigma_p: Floats, log_cap_p: Floats, starts: Ints, deviations: float
+) -> Floats:
+    """Log length that each set's longest does not fall short of (below 0) or exceed (above 0)."""
+    return np.maximum.reduceat(np.minimum(mu_p + deviations * sigma_p, log_cap_p), starts[:-1])
+
+
+def _intervals(
+    mu_p: Floats, sigma_p: Floats, log_cap_p: Floats, starts: Ints
+) -> tuple[Ints, Floats, Floats]:
+    """Intervals of log length in which each set's integrand is smooth: set, lower and upper end.
+
+    It jumps where one of its prompts meets a cap below the others', so caps are ends too.
+    """
+    low = _reach(mu_p, sigma_p, log_cap_p, starts, -REACH)
+    high = _reach(mu_p, sigma_p, log_cap_p, starts, REACH)
+    sets = np.arange(len(low))
+    set_p = np.repeat(sets, np.diff(starts))
+    point = np.concatenate((low, high, np.clip(log_cap_p, low[set_p], high[set_p])))
+    of_set = np.concatenate((sets, sets, set_p))
+    order = np.lexsort((point, of_set))
+    point, of_set = point[order], of_set[order]
+    is_interval = (of_set[1:] == of_set[:-1]) & (point[1:] > point[:-1])
+    # A set without spread has no interval; it gets an empty one, so that every set has some.
+    empty = np.setdiff1d(sets, of_set[:-1][is_interval])
+    return (
+        np.concatenate((of_set[:-1][is_interval], empty)),
+        np.concatenate((point[:-1][is_interval], low[empty])),
+        np.concatenate((point[1:][is_interval], low[empty])),
+    )
+
+
+def _integrate_above(
     mu_p: Floats,
     sigma_p: Floats,
-    cap_p: Floats,
+    log_cap_p: Floats,
+    share_p: Floats,
     num_samples: int,
-    starts: NDArray[np.int64],
-    sample_sigma_p: Floats | None,
+    starts: Ints,
+    low_i: Floats,
+    high_i: Floats,
 ) -> Floats:
-    log_cap_p = np.log(cap_p)
-    # Log lengths that the set's longest cannot fall short of, and cannot exceed.
-    low = np.maximum.reduceat(np.minimum(mu_p - REACH * sigma_p, log_cap_p), starts)
-    high = np.maximum.reduceat(np.minimum(mu_p + REACH * sigma_p, log_cap_p), starts)
+    """Integral over each interval of the chance that the longest is above t, dt, in tokens."""
     node_q, weight_q = np.polynomial.legendre.leggauss(NUM_NODES)
-    half = (high - low) / 2
-    log_t = low[:, None] + half[:, None] * (node_q + 1)
-    sizes = np.diff(np.append(starts, len(mu_p)))
-    log_t_pq = np.repeat(log_t, sizes, axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    half_i = (high_i - low_i) / 2
+    log_t_iq = low_i[:, None] + half_i[:, None] * (node_q + 1)
+    log_t_pq = np.repeat(log_t_iq, np.diff(np.append(starts, len(mu_p))), axis=0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         z_pq = (log_t_pq - mu_p[:, None]) / sigma_p[:, None]
     z_pq = np.where(sigma_p[:, None] > 0, z_pq, np.where(log_t_pq >= mu_p[:, None], REACH, -REACH))
     z_pq = np.where(log_t_pq >= log_cap_p[:, None], REACH, z_pq)
-    log_within_pq = _log_all_within(z_pq, num_samples, _noise_share(sigma_p, sample_sigma_p))
-    log_within = np.add.reduceat(log_within_pq, starts, axis=0)
-    above = -np.expm1(np.maximum(log_within, LOG_FLOOR))
-    return np.exp(low) + half * ((above * np.exp(log_t)) @ weight_q)
+    log_within_pq = _log_all_within(z_pq, num_samples, share_p)
+    log_within_iq = np.add.reduceat(log_within_pq, starts, axis=0)
+    above_iq = -np.expm1(np.maximum(log_within_iq, LOG_FLOOR))
+    integral_i: Floats = half_i * ((above_iq * np.exp(log_t_iq)) @ weight_q)
+    return integral_i
 
 
 def _noise_share(sigma_p: Floats, sample_sigma_p: Floats | None) -> Floats:
     """sample_sigma / sigma in steps of 0.01, 1 where unknown: few values, so few tables."""
     if sample_sigma_p is None:
         return np.ones_like(sigma_p)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share_p = np.round(sample_sigma_p / sigma_p, 2)
     return np.where(np.isfinite(share_p), np.clip(share_p, 0.0, 1.0), 1.0)
 
@@ -170,6 +208,6 @@ def _tabulate_log_all_within(num_samples: int, share: float) -> Floats:
 def _cap_z(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> Floats:
     """(ln cap - mu) / sigma, the cap in deviations; +-inf where sigma is 0, -inf at a met cap."""
     distance_p = np.log(cap_p) - mu_p
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         z_p = distance_p / sigma_p
     return np.where(sigma_p > 0, z_p, np.where(distance_p > 0, np.inf, -np.inf))

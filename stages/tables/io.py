@@ -50,10 +50,22 @@ def read_bytes(path: str) -> tuple[str, bytes]:
         raise AspError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def parse_parquet(name: str, data: bytes) -> pl.DataFrame:
+def parse_parquet(name: str, data: bytes, columns: list[str] | None = None) -> pl.DataFrame:
     """Parse the bytes of a Parquet file; `name` is for the message when they are none."""
+    with _parquet_errors(name, data):
+        return pl.read_parquet(io.BytesIO(data), columns=columns)
+
+
+def parquet_columns(name: str, data: bytes) -> list[str]:
+    """Names of a Parquet file's columns."""
+    with _parquet_errors(name, data):
+        return list(pl.read_parquet_schema(io.BytesIO(data)))
+
+
+@contextmanager
+def _parquet_errors(name: str, data: bytes) -> Iterator[None]:
     try:
-        return pl.read_parquet(io.BytesIO(data))
+        yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
         if not data:
             reason = "it is empty"
@@ -131,13 +143,31 @@ def write_table(
 
 
 def check_output(path: str, force: bool) -> None:
-    """Fail early, before long work, where an output could not be written at the end."""
-    if path == STDIO:
-        return
+    """Fail early, before long work, where a file could not be written at the end."""
+    if path != STDIO:
+        if Path(path).is_dir():
+            raise AspError(f"{path}: is a directory; the output here is a file")
+        _check_place(path, force)
+
+
+def check_directory(path: str, force: bool, marker: str) -> None:
+    """As `check_output`, for a directory that holds the file `marker`."""
+    target = Path(path)
+    if target.exists() and not target.is_dir():
+        raise AspError(f"{path}: is a file; the output here is a directory")
+    _check_place(path, force)
+    if target.is_dir() and any(target.iterdir()) and not (target / marker).is_file():
+        raise AspError(
+            f"{path}: holds files but no {marker}, so the toolchain did not write it and will not "
+            "replace it; give another --output"
+        )
+
+
+def _check_place(path: str, force: bool) -> None:
     target = Path(path)
     if target.exists() and not force:
         raise AspError(f"{path}: exists already; give --force to replace it, or another --output")
-    parent = target.parent
+    parent = target.absolute().parent
     if not parent.is_dir():
         raise AspError(f"{path}: the folder {parent} does not exist; create it first")
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -148,8 +178,6 @@ def check_output(path: str, force: bool) -> None:
 def new_file(path: str, force: bool) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it there if the block succeeds."""
     check_output(path, force)
-    if Path(path).is_dir():
-        raise AspError(f"{path}: is a directory; the output here is a file")
     temporary = _temporary_path(path)
     try:
         yield temporary
@@ -162,12 +190,14 @@ def new_file(path: str, force: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def new_directory(path: str, force: bool) -> Iterator[Path]:
-    """Yield a temporary directory beside `path`; put it in its place if the block succeeds."""
-    check_output(path, force)
+def new_directory(path: str, force: bool, marker: str) -> Iterator[Path]:
+    """Yield a temporary directory beside `path`; put it in its place if the block succeeds.
+
+    `marker` is a file that every such directory holds: --force replaces a whole directory, so it
+    must be one that the toolchain wrote.
+    """
+    check_directory(path, force, marker)
     target = Path(path)
-    if target.exists() and not target.is_dir():
-        raise AspError(f"{path}: is a file; the output here is a directory")
     temporary, replaced = _temporary_path(path), _temporary_path(path, "old")
     try:
         temporary.mkdir()

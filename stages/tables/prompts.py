@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from stages.tables.errors import AspError, first_few, log
-from stages.tables.io import conform, parse_parquet, read_bytes
+from stages.tables.io import conform, parquet_columns, parse_parquet, read_bytes
 from stages.tables.schemas import Prompts
 
 DEFAULT_PROMPT_COLUMN = "prompt"
@@ -66,23 +66,14 @@ def read_prompts(path: str, column: str = DEFAULT_PROMPT_COLUMN) -> PromptFile:
         AspError: No rows, no such column, a prompt that is null, empty or of another type.
     """
     name, data = read_bytes(path)
-    frame = parse_records(name, data)
-    if column not in frame.columns:
-        raise AspError(
-            f"{name}: no column {column!r} (--prompt-column); "
-            f"it has {', '.join(frame.columns) or 'no columns'}"
-        )
-    if frame.is_empty():
+    raw = _read_column(name, data, column)
+    if not raw:
         raise AspError(f"{name}: holds no prompts: it has zero rows")
-    raw = frame.get_column(column).to_list()
     texts = [canonical_text(prompt) for prompt in raw]
-    _refuse(
-        name,
-        column,
-        "neither text nor a list of {role, content}",
-        _rows(texts, lambda t: t is None),
-    )
-    _refuse(name, column, "empty", _rows(texts, lambda t: not t.strip()))
+    unusable = [row for row, text in enumerate(texts) if text is None]
+    _refuse(name, column, "neither text nor a list of {role, content}", unusable)
+    empty = [row for row, text in enumerate(texts) if not (text or "").strip()]
+    _refuse(name, column, "empty", empty)
     canonical = pl.DataFrame(
         {
             "prompt_id": pl.int_range(len(texts), dtype=pl.Int64, eager=True),
@@ -106,9 +97,20 @@ def parse_records(name: str, data: bytes) -> pl.DataFrame:
 
     JSON rows become one column a key; values of a column that differ in type stay Python objects.
     """
-    head = data[:64].lstrip()
-    if data[:4] == b"PAR1" or not head.startswith(b"{"):
+    if not is_json_lines(data):
         return parse_parquet(name, data)
+    records = parse_json_lines(name, data)
+    columns = list(dict.fromkeys(key for record in records for key in record))
+    return pl.DataFrame([_series(c, [record.get(c) for record in records]) for c in columns])
+
+
+def is_json_lines(data: bytes) -> bool:
+    """Whether the bytes start as a JSON object rather than as Parquet."""
+    return data[:4] != b"PAR1" and data[:64].lstrip().startswith(b"{")
+
+
+def parse_json_lines(name: str, data: bytes) -> list[dict[str, Any]]:
+    """The objects of a JSON lines file; blank lines are passed over."""
     records = []
     for number, line in enumerate(io.BytesIO(data), start=1):
         if not line.strip():
@@ -120,8 +122,28 @@ def parse_records(name: str, data: bytes) -> pl.DataFrame:
         if not isinstance(record, dict):
             raise AspError(f"{name}: line {number} is not a JSON object: {str(record)[:40]}")
         records.append(record)
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    return pl.DataFrame([_series(c, [record.get(c) for record in records]) for c in columns])
+    return records
+
+
+def _read_column(name: str, data: bytes, column: str) -> list[Any]:
+    """The values of one column alone: the others may hold images.
+
+    JSON values are taken as they are. A table would add the keys of other rows as nulls, and a
+    prompt's text would depend on its neighbours.
+    """
+    if is_json_lines(data):
+        records = parse_json_lines(name, data)
+        columns = list(dict.fromkeys(key for record in records for key in record))
+    else:
+        records, columns = None, parquet_columns(name, data)
+    if column not in columns:
+        raise AspError(
+            f"{name}: no column {column!r} (--prompt-column); "
+            f"it has {', '.join(columns) or 'no columns'}"
+        )
+    if records is not None:
+        return [record.get(column) for record in records]
+    return parse_parquet(name, data, [column]).get_column(column).to_list()
 
 
 def _series(name: str, values: list[Any]) -> pl.Series:
@@ -130,10 +152,6 @@ def _series(name: str, values: list[Any]) -> pl.Series:
         return pl.Series(name, values, strict=True)
     except (TypeError, pl.exceptions.PolarsError, OverflowError):
         return pl.Series(name, values, dtype=pl.Object)
-
-
-def _rows(texts: list[str | None], is_bad: Any) -> list[int]:
-    return [row for row, text in enumerate(texts) if is_bad(text)]
 
 
 def _refuse(name: str, column: str, what: str, rows: list[int]) -> None:

@@ -1,0 +1,112 @@
+# The pipeline as file targets, and the project's own chores. `make help` lists them.
+#
+#   make schedule PROMPTS=my_prompts.parquet ROLLOUTS=my_rollouts.parquet
+#   make schedule PROMPTS=my_prompts.parquet MODEL=path/to/model FOR=verl PROMPTS_PER_GROUP=256
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+ASP ?= $(BIN)/asp
+
+# What to schedule, and where its lengths are learnt: recorded rollouts, or a model to be asked.
+PROMPTS ?= sample_data/prompts.parquet
+PROFILE_PROMPTS ?= $(PROMPTS)
+ROLLOUTS ?=
+MODEL ?=
+PROMPT_COLUMN ?= prompt
+SAMPLES_PER_PROMPT ?= 1
+BATCH_SIZE ?= 32
+SLACK ?= 0.25
+GROUP_SIZE ?= 8
+PROMPTS_PER_GROUP ?=
+FOR ?=
+BUILD ?= build
+
+PROFILE_SOURCE = $(if $(ROLLOUTS),--rollouts $(ROLLOUTS),--model $(MODEL))
+GROUPING = $(if $(PROMPTS_PER_GROUP),--prompts-per-group $(PROMPTS_PER_GROUP),--group-size $(GROUP_SIZE))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo schedule test test-slow lint format docs bench clean
+
+help: ## List the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# --- Set-up ------------------------------------------------------------------------------------
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
+	@touch $@
+
+# --- The pipeline: each stage runs when its input is newer -------------------------------------
+
+schedule: $(BUILD)/schedule.parquet $(if $(FOR),$(BUILD)/$(FOR)/README.md) ## Schedule PROMPTS, from ROLLOUTS=... or MODEL=...; FOR=verl|trl emits for a trainer.
+
+$(BUILD)/profile.parquet: $(PROFILE_PROMPTS) $(ROLLOUTS) | $(VENV)/.installed
+	@test -n "$(ROLLOUTS)$(MODEL)" || { echo "make: give ROLLOUTS=FILE (recorded responses) or MODEL=DIR_OR_NAME" >&2; exit 1; }
+	@mkdir -p $(BUILD)
+	$(ASP) profile $(PROFILE_PROMPTS) --prompt-column $(PROMPT_COLUMN) $(PROFILE_SOURCE) -o $@ --force
+
+$(BUILD)/predictor/predictor.json: $(BUILD)/profile.parquet
+	$(ASP) train-predictor $< -o $(BUILD)/predictor --force
+
+$(BUILD)/lengths.parquet: $(PROMPTS) $(BUILD)/predictor/predictor.json
+	$(ASP) predict $(PROMPTS) --prompt-column $(PROMPT_COLUMN) --predictor $(BUILD)/predictor --samples-per-prompt $(SAMPLES_PER_PROMPT) -o $@ --force
+
+$(BUILD)/minibatches.parquet: $(BUILD)/lengths.parquet
+	$(ASP) partition $< --batch-size $(BATCH_SIZE) --slack $(SLACK) -o $@ --force
+
+$(BUILD)/groups.parquet: $(BUILD)/minibatches.parquet
+	$(ASP) balance $< $(GROUPING) -o $@ --force
+
+$(BUILD)/schedule.parquet: $(BUILD)/groups.parquet
+	$(ASP) emit $< -o $@ --force
+
+$(BUILD)/$(FOR)/README.md: $(BUILD)/groups.parquet $(PROMPTS)
+	$(ASP) emit $< --prompts $(PROMPTS) --prompt-column $(PROMPT_COLUMN) --for $(FOR) -o $(BUILD)/$(FOR) --force
+
+# --- The demo: the whole pipeline on real prompts, then what it gains on their true lengths -----
+
+DEMO := build/demo
+
+demo: $(VENV)/.installed ## Set up from nothing, run all six stages on sample_data/, show the gain.
+	@$(MAKE) --no-print-directory schedule BUILD=$(DEMO) PROMPTS=sample_data/prompts.parquet \
+	    PROFILE_PROMPTS=sample_data/profile_prompts.parquet ROLLOUTS=sample_data/rollouts.parquet \
+	    SAMPLES_PER_PROMPT=3
+	@$(MAKE) --no-print-directory $(DEMO)/observed.parquet
+	$(ASP) report $(DEMO)/schedule.parquet --lengths $(DEMO)/lengths.parquet --profile $(DEMO)/observed.parquet
+
+$(DEMO)/observed.parquet: sample_data/prompts.parquet sample_data/rollouts.parquet
+	$(ASP) profile sample_data/prompts.parquet --rollouts sample_data/rollouts.parquet -o $@ --force
+
+# --- The project's own chores ------------------------------------------------------------------
+
+test: $(VENV)/.installed-test ## Set up from nothing and run the default tests.
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/.installed-test ## Run the slow tests too.
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-lint ## Style, format, types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-lint ## Mend style and format.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed ## Generate docs/cli.md and docs/tables.md.
+	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/.installed ## Run the benchmarks; each prints its figures.
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean: ## Remove what was built, not the virtual environment.
+	rm -rf build

@@ -1,0 +1,250 @@
+"""`asp profile`: the lengths of the target model's responses."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import typer
+
+from asp_cli.options import (
+    Force,
+    Output,
+    PromptColumn,
+    Quiet,
+    Seed,
+    refuse_shared_stdio,
+    refuse_stdio_directory,
+)
+
+
+def _column(field: str, default: str) -> Any:
+    """The flag that names one column of the recorded responses."""
+    return typer.Option(
+        f"--rollouts-{field}-column",
+        metavar="NAME",
+        help=f"Column with {default}.",
+        show_default=False,
+    )
+
+
+def command(
+    prompts: Annotated[
+        str, typer.Argument(help="Prompts, Parquet or JSONL; `-` is standard input.")
+    ],
+    output: Output,
+    rollouts: Annotated[
+        str | None,
+        typer.Option(
+            help="Recorded responses: Parquet, JSONL, or a directory of them, such as the "
+            "rollout_data_dir of verl or the completions of TRL; `-` is standard input.",
+            metavar="PATH",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Model to ask on this machine with transformers: a directory or a hub name.",
+            metavar="DIR_OR_NAME",
+            show_default=False,
+        ),
+    ] = None,
+    num_prompts: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            show_default=False,
+            help="Profile at most N prompts, a sample stratified by length. Default: all.",
+        ),
+    ] = None,
+    rollouts_per_prompt: Annotated[
+        int | None,
+        typer.Option(
+            "--rollouts-per-prompt",
+            "--samples-per-prompt",
+            min=1,
+            metavar="N",
+            show_default=False,
+            help="Responses a prompt: that many of --model (default 4), "
+            "at most that many of --rollouts (default: all).",
+        ),
+    ] = None,
+    max_response_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            show_default=False,
+            help="The cap of a response. Of --model: default 2048. Of --rollouts: where the file "
+            "names none; responses at or over it count as `length`.",
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            show_default=False,
+            help="Sampling temperature, 0 for greedy. Of --model: default 1.0. Of --rollouts: "
+            "where the file names none.",
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default=False,
+            help="Responses that --model generates together. Default: 16.",
+        ),
+    ] = None,
+    chat_template: Annotated[
+        Literal["auto", "none"] | None,
+        typer.Option(
+            show_default=False,
+            help="auto (default): --model gets prompts in the tokenizer's chat template where it "
+            "has one. none: the bare text, as TRL does with prompts that are text.",
+        ),
+    ] = None,
+    rollouts_format: Annotated[
+        Literal["auto", "plain", "verl", "trl"] | None,
+        typer.Option(
+            "--from",
+            show_default=False,
+            help="Whose column names --rollouts has. Default: auto, told by the columns.",
+        ),
+    ] = None,
+    rollouts_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Whose responses to take where --rollouts holds several models'; "
+            "the model's name where it holds none.",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR_OR_NAME",
+            show_default=False,
+            help="Counts tokens where --rollouts holds text only, and renders prompts to find "
+            "them in verl's logs.",
+        ),
+    ] = None,
+    rollouts_id_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Join by this column of both files. Default: by the text of the prompt.",
+        ),
+    ] = None,
+    prompt: Annotated[str | None, _column("prompt", "the prompt, text or messages")] = None,
+    tokens: Annotated[str | None, _column("tokens", "the response's length in tokens")] = None,
+    response: Annotated[str | None, _column("response", "the response's text")] = None,
+    model_: Annotated[str | None, _column("model", "the model's name")] = None,
+    sample_index: Annotated[str | None, _column("sample-index", "the number of the sample")] = None,
+    prompt_tokens: Annotated[str | None, _column("prompt-tokens", "the prompt's length")] = None,
+    finish_reason: Annotated[
+        str | None, _column("finish-reason", "why it ended: stop, length, abort")
+    ] = None,
+    capped: Annotated[str | None, _column("capped", "whether it was cut at its cap")] = None,
+    max_tokens: Annotated[str | None, _column("max-tokens", "its cap in tokens")] = None,
+    sampled_at: Annotated[str | None, _column("temperature", "its temperature")] = None,
+    policy_version: Annotated[
+        str | None, _column("policy-version", "the policy version that answered, from 0")
+    ] = None,
+    latency: Annotated[str | None, _column("latency", "the seconds to the last token")] = None,
+    ttft: Annotated[str | None, _column("ttft", "the seconds to the first token")] = None,
+    concurrency: Annotated[
+        str | None, _column("concurrency", "the number of requests decoded together")
+    ] = None,
+    domain: Annotated[str | None, _column("domain", "the kind of task")] = None,
+    prompt_column: PromptColumn = "prompt",
+    seed: Seed = 0,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn how long the target model's responses are: from recorded rollouts, or by asking it.
+
+    Recorded rollouts have, by default, columns prompt, response_tokens or response (text), and
+    where known sample_index, prompt_tokens, finish_reason, capped, max_tokens, model.
+
+    A run of --model that was killed goes on from OUTPUT.journal when it is given again.
+
+    Example: asp profile prompts.parquet --rollouts rollouts.parquet -o profile.parquet
+
+    Example: asp profile prompts.parquet --model ./my-model --num-prompts 256 -o profile.parquet
+    """
+    columns = {
+        "prompt": prompt,
+        "tokens": tokens,
+        "response": response,
+        "model": model_,
+        "sample_index": sample_index,
+        "prompt_tokens": prompt_tokens,
+        "finish_reason": finish_reason,
+        "capped": capped,
+        "max_tokens": max_tokens,
+        "temperature": sampled_at,
+        "policy_version": policy_version,
+        "latency": latency,
+        "ttft": ttft,
+        "concurrency": concurrency,
+        "domain": domain,
+    }
+    named = {field: column for field, column in columns.items() if column is not None}
+    if (rollouts is None) == (model is None):
+        raise typer.BadParameter("give one source: --rollouts PATH, or --model DIR_OR_NAME")
+    if temperature is not None and not math.isfinite(temperature):
+        raise typer.BadParameter(f"--temperature {temperature}: must be a finite number")
+    if rollouts is not None:
+        refuse_shared_stdio(prompts, rollouts)
+        _refuse("--rollouts", {"--batch-size": batch_size, "--chat-template": chat_template})
+        from stages.profile.stage import RolloutsConfig, run_rollouts
+
+        recorded = RolloutsConfig(
+            format=rollouts_format or "auto",
+            columns=named,
+            id_column=rollouts_id_column,
+            model=rollouts_model,
+            tokenizer=tokenizer,
+            max_response_tokens=max_response_tokens,
+            temperature=temperature,
+            num_prompts=num_prompts,
+            rollouts_per_prompt=rollouts_per_prompt,
+            prompt_column=prompt_column,
+            seed=seed,
+        )
+        run_rollouts(prompts, rollouts, output, recorded, force)
+    if model is not None:
+        refuse_stdio_directory(model, "--model")
+        of_rollouts = {
+            "--from": rollouts_format,
+            "--rollouts-model": rollouts_model,
+            "--rollouts-id-column": rollouts_id_column,
+            "--tokenizer": tokenizer,
+        }
+        of_columns = {f"--rollouts-{f.replace('_', '-')}-column": c for f, c in named.items()}
+        _refuse("--model", {**of_rollouts, **of_columns})
+        from stages.profile.stage import ModelConfig, run_model
+
+        asked = ModelConfig(
+            model=model,
+            max_response_tokens=max_response_tokens or ModelConfig.max_response_tokens,
+            temperature=ModelConfig.temperature if temperature is None else temperature,
+            rollouts_per_prompt=rollouts_per_prompt or ModelConfig.rollouts_per_prompt,
+            num_prompts=num_prompts,
+            batch_size=batch_size or ModelConfig.batch_size,
+            uses_template=chat_template != "none",
+            prompt_column=prompt_column,
+            seed=seed,
+        )
+        run_model(prompts, output, asked, force)
+
+
+def _refuse(source: str, others: Mapping[str, object]) -> None:
+    """Exit 2 where a flag was given that the source has no use for."""
+    given = [flag for flag, value in others.items() if value is not None]
+    if given:
+        raise typer.BadParameter(f"{given[0]} is of no use with {source}; leave it out")

@@ -1,0 +1,1 @@
+"""What happens after the hand-over: so far, a schedule replayed on recorded true lengths."""

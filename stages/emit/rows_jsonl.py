@@ -1,0 +1,71 @@
+"""Rows of a JSON lines file, copied byte for byte, in another order."""
+
+import json
+from array import array
+from collections.abc import Iterator
+from io import BufferedIOBase
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.tables.errors import AspError
+
+NEWLINE = b"\n"
+
+
+class JsonLines:
+    """A row is a line that is not blank. Memory: 8 bytes a row."""
+
+    data_file = "prompts.jsonl"
+
+    def __init__(self, name: str, sha256: str, source: BufferedIOBase, column: str) -> None:
+        self.name = name
+        self.sha256 = sha256
+        self._source = source
+        self._column = column
+        self._starts = array("q")
+        self.has_text_prompts = True
+        has_column = False
+        for start, record in self._records():
+            self._starts.append(start)
+            has_column = has_column or column in record
+            self.has_text_prompts &= isinstance(record.get(column), str)
+        if self._starts and not has_column:
+            raise AspError(
+                f"{name}: no column {column!r} (--prompt-column); "
+                f"its first row has {', '.join(record) or 'no columns'}"
+            )
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def _records(self) -> Iterator[tuple[int, dict[str, object]]]:
+        """Where each row starts, in bytes, and what it holds."""
+        self._source.seek(0)
+        start = 0
+        for number, line in enumerate(self._source, start=1):
+            if line.strip():
+                yield start, self._parse(line, number)
+            start += len(line)
+
+    def _parse(self, line: bytes, number: int) -> dict[str, object]:
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise AspError(f"{self.name}: line {number} is not JSON: {error}; mend it") from None
+        if not isinstance(record, dict):
+            raise AspError(f"{self.name}: line {number} is not a JSON object: {str(record)[:40]}")
+        return record
+
+    def prompts(self) -> Iterator[object]:
+        """Each row's prompt, as it stands."""
+        return (record.get(self._column) for _, record in self._records())
+
+    def write(self, rows: NDArray[np.int64], folder: Path) -> None:
+        """Copy the lines as they are; a last line without an end gets one."""
+        with open(folder / self.data_file, "wb") as out:
+            for row in rows.tolist():
+                self._source.seek(self._starts[row])
+                line = self._source.readline()
+                out.write(line if line.endswith(NEWLINE) else line + NEWLINE)

@@ -1,0 +1,79 @@
+"""Imports run one way, and nothing heavy is imported before a command needs it."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = ["stages.tables", "stages.lengths", "stages.costs", "stages", "rollout", "asp_cli"]
+BASE = {"tables", "lengths", "costs"}
+HEAVY = {"torch", "transformers", "ortools", "sklearn", "ray", "numba", "polars", "scipy"}
+
+
+def imported_modules(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def sources(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", sources("stages"), ids=lambda f: str(f.relative_to(ROOT)))
+def test_a_stage_imports_only_what_all_stages_share(file: Path) -> None:
+    own = file.relative_to(ROOT / "stages").parts[0]
+    for module in imported_modules(file):
+        assert not module.startswith(("asp_cli", "rollout")), module
+        if module.startswith("stages."):
+            other = module.split(".")[1]
+            allowed = {own} if own == "tables" else {own, "tables"}
+            allowed |= BASE if own not in BASE else set()
+            assert other in allowed, f"{file.name} imports {module}"
+
+
+@pytest.mark.parametrize("file", sources("rollout"), ids=lambda f: f.name)
+def test_rollout_does_not_import_the_command_line(file: Path) -> None:
+    assert not any(module.startswith("asp_cli") for module in imported_modules(file))
+
+
+def test_only_one_module_opens_our_parquet_tables() -> None:
+    """The user's own rows are copied by the emit stage, which says so."""
+    openers = {"read_parquet", "scan_parquet", "write_parquet", "sink_parquet"}
+    for file in sources("stages") + sources("rollout") + sources("asp_cli"):
+        calls = {
+            n.attr for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Attribute)
+        }
+        if calls & openers:
+            assert file == ROOT / "stages/tables/io.py", file
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--help",
+        "partition --help",
+        "balance --help",
+        "profile --help",
+        "train-predictor --help",
+        "predict --help",
+        "emit --help",
+    ],
+)
+def test_help_imports_nothing_heavy(arguments: str) -> None:
+    code = (
+        "import sys\nfrom asp_cli.main import main\n"
+        f"assert main({arguments.split()}) == 0\n"
+        f"print(sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = set(eval(done.stdout.strip().splitlines()[-1]))
+    assert not heavy & {"torch", "transformers", "ortools", "sklearn", "ray", "numba"}
