@@ -15,6 +15,8 @@ from typer.exceptions import TyperException
 from asp_cli import balance, emit, inspect, partition, profile, report
 from stages.tables.errors import AspError, log
 
+INTERRUPTED = 130  # typer's exit code where a KeyboardInterrupt reaches it
+
 app = typer.Typer(
     name="asp",
     help=(
@@ -57,9 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader of a pipe left early (head): nothing to say; keep Python from flushing again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except KeyboardInterrupt:
+    if code == INTERRUPTED:
         log.error("stopped; nothing was written under the output's name")
-        code = 130
     return code if isinstance(code, int) else 0
 
 

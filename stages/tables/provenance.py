@@ -99,7 +99,7 @@ class Provenance:
         try:
             footer = pl.read_parquet_metadata(io.BytesIO(parquet)).get(FOOTER_KEY)
             return cls.from_dict(json.loads(footer)) if footer else None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (pl.exceptions.PolarsError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def ancestor(self, stage: str) -> "Provenance | None":

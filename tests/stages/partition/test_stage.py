@@ -150,7 +150,7 @@ def test_rows_that_differ_in_n_need_the_flag(tmp_path: Path, make_lengths: Make)
 
 
 def test_golden(make_lengths: Make) -> None:
-    """Guards the whole path from lengths to cuts; the programme itself is checked by brute force."""
+    """Guards the path from lengths to cuts; the programme itself is checked by brute force."""
     frame = conform(make_lengths(200, seed=1), Lengths, "x", complete)
     minibatches, results = partition(frame, PartitionConfig())
     assert minibatches["num_prompts"].to_list() == GOLDEN_SIZES

@@ -1,0 +1,142 @@
+"""What a killed run had finished: OUTPUT.journal, a SQLite file beside the output.
+
+Every finished batch is one transaction, durable when `record` returns. The journal belongs to
+one set of settings; a run with other ones is refused, not mixed in. It is deleted when the output
+stands.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from stages.profile.engine import Answer
+from stages.tables.errors import AspError, log
+from stages.tables.io import STDIO
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, answers TEXT NOT NULL);
+"""
+
+
+def journal_path(output: str) -> Path | None:
+    """Where the journal of an output lies; None for standard output, which cannot be resumed."""
+    return None if output == STDIO else Path(f"{output}.journal")
+
+
+class Journal:
+    """The finished batches of a run; in memory only where `path` is None."""
+
+    def __init__(self, path: Path | None, settings: Mapping[str, Any], force: bool) -> None:
+        """Open or create.
+
+        Args:
+            path: The journal's file.
+            settings: What decides the answers, by the name that a message shows.
+            force: Start over where the journal is of other settings.
+
+        Raises:
+            AspError: Other settings and no `force`, not a journal, in use, or unwritable.
+        """
+        self._path = path
+        self._connection = self._open()
+        wanted = {name: json.dumps(value, sort_keys=True) for name, value in settings.items()}
+        held = dict(self._run("SELECT name, value FROM settings"))
+        if held and held != wanted:
+            if not force:
+                self.close()
+                raise AspError(
+                    f"{path}: is of a run with other settings: {_difference(held, wanted)}; "
+                    "repeat that run's flags to resume it, or give --force (or remove the "
+                    "journal) to start over"
+                )
+            log.info("%s: is of a run with other settings; starting over (--force)", path)
+            self.discard()
+            self._connection = self._open()
+            held = {}
+        if not held:
+            self._run_many("INSERT INTO settings VALUES (?, ?)", list(wanted.items()))
+
+    def finished(self) -> dict[int, list[Answer]]:
+        """The answers of every finished batch, by its number."""
+        return {
+            number: [Answer(**answer) for answer in json.loads(answers)]
+            for number, answers in self._run("SELECT number, answers FROM batches ORDER BY number")
+        }
+
+    def record(self, number: int, answers: list[Answer]) -> None:
+        """Keep a finished batch."""
+        content = json.dumps([asdict(answer) for answer in answers])
+        self._run_many("INSERT INTO batches VALUES (?, ?)", [(number, content)])
+
+    def close(self) -> None:
+        """Leave the file for a later run."""
+        self._connection.close()
+
+    def discard(self) -> None:
+        """Close and delete the file."""
+        self.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path or ":memory:", timeout=0, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._mistake(error) from None
+        return connection
+
+    def _run(self, statement: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(statement).fetchall()
+        except sqlite3.Error as error:
+            raise self._mistake(error) from None
+
+    def _run_many(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        """All rows in one transaction."""
+        try:
+            self._connection.execute("BEGIN")
+            self._connection.executemany(statement, rows)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._mistake(error) from None
+
+    def _mistake(self, error: sqlite3.Error) -> AspError:
+        if "locked" in str(error) or isinstance(error, sqlite3.IntegrityError):
+            return AspError(
+                f"{self._path}: another run is writing it; wait, or give another --output"
+            )
+        if isinstance(error, sqlite3.OperationalError):
+            return AspError(f"{self._path}: cannot be written: {error}")
+        return AspError(f"{self._path}: is not a journal of this tool ({error}); remove it")
+
+
+@contextmanager
+def open_journal(output: str, settings: Mapping[str, Any], force: bool) -> Iterator[Journal]:
+    """The journal of an output, closed at the end and left in place; `discard` deletes it."""
+    path = journal_path(output)
+    journal = Journal(path, settings, force)
+    try:
+        yield journal
+    except KeyboardInterrupt:
+        if path is not None:
+            log.info("%s: holds what was finished; the same command goes on from there", path)
+        raise
+    finally:
+        journal.close()
+
+
+def _difference(held: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """`temperature 0.7 there, 1.0 now; ...`."""
+    names = sorted(n for n in held.keys() | wanted.keys() if held.get(n) != wanted.get(n))
+    return "; ".join(
+        f"{name} {held.get(name, 'none')[:24]} there, {wanted.get(name, 'none')[:24]} now"
+        for name in names
+    )

@@ -1,0 +1,281 @@
+"""How long are the target model's responses?
+
+In: the prompts, and either recorded rollouts (`rollouts.py`) or the model itself (an engine,
+`engine.py`). Out: profile, a row a response. The prompts are a seeded sample, stratified by
+length (`sampling.py`); several responses a prompt tell chance within a prompt from differences
+between prompts, which the length distributions of later stages rest on.
+
+    asp profile prompts.parquet --rollouts rollouts.jsonl -o profile.parquet
+    asp profile prompts.parquet --model Qwen/Qwen2.5-0.5B-Instruct -o profile.parquet
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import polars as pl
+
+from stages.profile.asking import as_rows, ask, requests_for
+from stages.profile.columns import Format
+from stages.profile.engine import Engine, Sampling, cut_batches
+from stages.profile.journal import open_journal
+from stages.profile.recorded import UNNAMED_MODEL, Recording, Selection, read_recording
+from stages.profile.rollouts import (
+    Joined,
+    Tokenizer,
+    count_prompt_tokens,
+    count_tokens,
+    id_keys,
+    join,
+    text_keys,
+    thin,
+    with_finish_reason,
+)
+from stages.profile.sampling import different, sample_prompts
+from stages.tables.errors import AspError, log
+from stages.tables.io import STDIO, check_output, read_bytes, write_table
+from stages.tables.prompts import DEFAULT_PROMPT_COLUMN, PromptFile, parse_records, read_prompts
+from stages.tables.provenance import Input, Provenance
+from stages.tables.schemas import Profile
+
+
+@dataclass(frozen=True)
+class RolloutsConfig:
+    """How to read recorded responses."""
+
+    format: Format = "auto"
+    columns: Mapping[str, str] = field(default_factory=dict)  # field of columns.py: column
+    id_column: str | None = None  # of both files; None: join by text
+    model: str | None = None  # whose responses; None: the only model there is
+    tokenizer: str | None = None  # directory or name; counts text
+    max_response_tokens: int | None = None  # the cap where the file names none
+    temperature: float | None = None  # where the file names none
+    num_prompts: int | None = None  # at most; None: all that have responses
+    rollouts_per_prompt: int | None = None  # at most; None: all
+    prompt_column: str = DEFAULT_PROMPT_COLUMN
+    seed: int = 0  # of the choice of prompts
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """How to ask a model."""
+
+    model: str  # directory or name
+    max_response_tokens: int = 2048  # the cap
+    temperature: float = 1.0  # as RL training samples; 0 is greedy
+    rollouts_per_prompt: int = 4
+    num_prompts: int | None = None  # at most; None: all
+    batch_size: int = 16  # responses generated together
+    uses_template: bool = True  # apply the tokenizer's chat template where it has one
+    prompt_column: str = DEFAULT_PROMPT_COLUMN
+    seed: int = 0  # of the choice of prompts and of the responses
+
+
+def profile_rollouts(
+    recording: Recording,
+    prompts: PromptFile,
+    joined: Joined,
+    config: RolloutsConfig,
+    tokenizer: Tokenizer | None,
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Make the profile table of joined responses.
+
+    Returns:
+        The table, and what is to be said of it: counts of rows and prompts, the share at the cap.
+    """
+    answered = different(prompts.frame).join(joined.frame, on="prompt_hash", how="semi")
+    sample = sample_prompts(answered, config.num_prompts, config.seed)
+    responses = thin(joined.frame, sample, config.rollouts_per_prompt).with_columns(
+        pl.coalesce("max_response_tokens", pl.lit(config.max_response_tokens, pl.Int64)),
+        pl.coalesce("temperature", pl.lit(config.temperature, pl.Float64)),
+        pl.col("policy_version").fill_null(0),
+        model=pl.lit(recording.model),
+    )
+    if tokenizer is not None:
+        responses = count_tokens(responses, tokenizer)
+        responses = count_prompt_tokens(responses, prompts, tokenizer)
+    is_end_unsaid = pl.all_horizontal(
+        pl.col("finish_reason", "capped", "max_response_tokens").is_null()
+    )
+    profile = with_finish_reason(responses).select(Profile.column_names())
+    return profile, {
+        "num_recorded": recording.num_rows,
+        "num_recorded_of_model": len(recording.frame) + recording.num_relogged,
+        "num_relogged": recording.num_relogged,
+        "num_unmatched": joined.num_unmatched,
+        "num_repeated": joined.num_repeated,
+        "num_renumbered": joined.num_renumbered,
+        "num_joined": len(joined.frame),
+        "num_prompts_answered": len(answered),
+        "num_end_unsaid": responses.select(is_end_unsaid.sum()).item(),
+        **_results(profile, prompts),
+    }
+
+
+def profile_model(
+    responses: pl.DataFrame,
+    model: str,
+    prompts: PromptFile,
+    config: ModelConfig,
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Make the profile table of a model's answers (`asking.as_rows`).
+
+    Returns:
+        The table, and what is to be said of it: counts of rows and prompts, the share at the cap.
+    """
+    profile = (
+        responses.join(prompts.frame, on="prompt_id")
+        .with_columns(
+            model=pl.lit(model),
+            domain=pl.lit(None, pl.String),
+            max_response_tokens=pl.lit(config.max_response_tokens, pl.Int64),
+            temperature=pl.lit(config.temperature, pl.Float64),
+            policy_version=pl.lit(0, pl.Int64),
+        )
+        .select(Profile.column_names())
+        .sort("prompt_id", "sample_index")
+    )
+    return profile, _results(profile, prompts)
+
+
+def _results(profile: pl.DataFrame, prompts: PromptFile) -> dict[str, Any]:
+    is_at_cap = profile.get_column("finish_reason").cast(pl.String) == "length"
+    return {
+        "num_responses": len(profile),
+        "num_prompts": profile.get_column("prompt_hash").n_unique(),
+        "num_prompts_given": prompts.frame.get_column("prompt_hash").n_unique(),
+        "share_at_cap": int(is_at_cap.sum()) / len(profile),
+    }
+
+
+def run_rollouts(
+    source: str, rollouts: str, output: str, config: RolloutsConfig, force: bool = False
+) -> None:
+    """Read prompts and recorded responses, join, write the profile, say what came out."""
+    check_output(output, force)
+    if config.id_column is not None and source == STDIO:
+        raise AspError("--rollouts-id-column: needs the prompts as a file, not on standard input")
+    prompts = read_prompts(source, config.prompt_column)
+    recording = read_recording(
+        rollouts, Selection(config.format, config.columns, config.id_column, config.model)
+    )
+    tokenizer = _tokenizer_for(recording, config)
+    if config.id_column is None:
+        keys = text_keys(recording, prompts, tokenizer)
+    else:
+        keys = id_keys(parse_records(*read_bytes(source)), config.id_column, prompts)
+    joined = join(recording, prompts, keys, "text" if config.id_column is None else "id")
+    profile, results = profile_rollouts(recording, prompts, joined, config, tokenizer)
+    _tell_of_rollouts(recording, results, tokenizer)
+    _tell(results)
+    settings = asdict(config) | {
+        "source": "rollouts",
+        "format": recording.layout,
+        "model": recording.model,
+        "tokenizer": tokenizer.name if tokenizer else None,
+        "tokenizer_sha256": tokenizer.digest() if tokenizer else None,
+    }
+    recorded = Input("rollouts", recording.sha256, recording.provenance)
+    _write(profile, output, settings, results, (_input(prompts), recorded), force)
+
+
+def run_model(
+    source: str,
+    output: str,
+    config: ModelConfig,
+    force: bool = False,
+    open_engine: Callable[[ModelConfig], Engine] | None = None,
+) -> None:
+    """Read prompts, ask the model, write the profile, say what came out.
+
+    A killed run leaves OUTPUT.journal, from which the same command goes on.
+    """
+    check_output(output, force)
+    prompts = read_prompts(source, config.prompt_column)
+    sample = sample_prompts(prompts.frame, config.num_prompts, config.seed)
+    if config.temperature == 0 and config.rollouts_per_prompt > 1:
+        log.warning(
+            "--temperature 0 is greedy: the %d responses of a prompt will be the same; "
+            "--rollouts-per-prompt 1 would do", config.rollouts_per_prompt,
+        )  # fmt: skip
+    requests = requests_for(sample, prompts, config.rollouts_per_prompt)
+    batches = cut_batches(requests, config.batch_size, config.seed)
+    sampling = Sampling(config.temperature, config.max_response_tokens)
+    engine = (open_engine or _open_transformers)(config)
+    settings = asdict(config) | {"model": engine.model} | engine.describe()
+    with open_journal(output, settings | {"prompts": prompts.sha256}, force) as journal:
+        answers = ask(engine, batches, journal, sampling)
+        responses = as_rows(batches, answers)
+        profile, results = profile_model(responses, engine.model, prompts, config)
+        _tell(results)
+        _write(profile, output, settings | {"source": "model"}, results, (_input(prompts),), force)
+        journal.discard()
+
+
+def _open_transformers(config: ModelConfig) -> Engine:
+    from stages.profile.transformers_engine import TransformersEngine
+
+    return TransformersEngine(config.model, config.uses_template)
+
+
+def _tokenizer_for(recording: Recording, config: RolloutsConfig) -> Tokenizer | None:
+    if config.tokenizer is None:
+        if recording.frame.get_column("response_tokens").has_nulls():
+            raise AspError(
+                f"{recording.name}: holds the text of the responses, not their length; give "
+                "--tokenizer DIR_OR_NAME to count it, or --rollouts-tokens-column NAME"
+            )
+        return None
+    from stages.profile.tokenizer import PromptTokenizer
+
+    return PromptTokenizer(config.tokenizer)
+
+
+def _tell_of_rollouts(
+    recording: Recording, results: Mapping[str, Any], tokenizer: Tokenizer | None
+) -> None:
+    if recording.layout != "plain":
+        log.info("%s: read as a log of %s", recording.name, recording.layout)
+    if tokenizer is not None and recording.frame.get_column("response_tokens").has_nulls():
+        log.info(
+            "response_tokens counted from text with the tokenizer %s, "
+            "one more for the end token where a response stopped", tokenizer.name,
+        )  # fmt: skip
+    if recording.model == UNNAMED_MODEL:
+        log.info("no column says which model answered; name it with --rollouts-model NAME")
+    if results["num_relogged"]:
+        log.info("%d responses were logged again at a later step", results["num_relogged"])
+    for count, words in {
+        "num_repeated": "repeat an earlier row in everything; each is taken once",
+        "num_renumbered": "have a sample_index that does not tell a prompt's apart; numbered anew",
+        "num_unmatched": "are of no prompt of the prompt file; they are left out",
+        "num_end_unsaid": "have no finish_reason and no cap, and count as stopped; "
+        "give --max-response-tokens if there was a cap",
+    }.items():
+        if results[count]:
+            log.warning("%d recorded responses %s", results[count], words)
+
+
+def _tell(results: Mapping[str, Any]) -> None:
+    log.info(
+        "%d responses to %d of %d prompts, %.1f%% of them at the cap",
+        results["num_responses"], results["num_prompts"], results["num_prompts_given"],
+        100 * results["share_at_cap"],
+    )  # fmt: skip
+
+
+def _input(prompts: PromptFile) -> Input:
+    return Input("prompts", prompts.sha256)
+
+
+def _write(
+    profile: pl.DataFrame,
+    output: str,
+    settings: dict[str, Any],
+    results: dict[str, Any],
+    inputs: tuple[Input, ...],
+    force: bool,
+) -> None:
+    seed = settings.pop("seed")
+    provenance = Provenance("profile", "profile/1", settings, seed, results, inputs)
+    write_table(profile, Profile, output, provenance, force)

@@ -1,0 +1,232 @@
+"""Asking a model: the table, and a run that was killed at any batch goes on as if it was not."""
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stages.profile.asking import requests_for
+from stages.profile.engine import Answer, Batch, Engine, OnTokens, Sampling, cut_batches
+from stages.profile.sampling import sample_prompts
+from stages.profile.stage import ModelConfig, RolloutsConfig, run_model, run_rollouts
+from stages.tables.errors import AspError
+from stages.tables.io import Table, read_table
+from stages.tables.prompts import PromptFile
+from stages.tables.schemas import Profile
+
+TEXTS = ["a", "bb", "a", "ccccc", "dddd", "eee", "ffffffff"]  # six different ones
+
+
+class Killed(BaseException):
+    """Like SIGKILL it is not caught on the way."""
+
+
+@dataclass
+class FakeEngine:
+    """Draws lengths from the batch's seed; dies when it is asked for one batch too many."""
+
+    dies_after: int | None = None  # batches
+    asked: list[int] = field(default_factory=list)  # numbers of the batches it answered
+    model: str = "fake"
+
+    def describe(self) -> dict[str, Any]:
+        return {"engine": "fake"}
+
+    def generate(self, batch: Batch, sampling: Sampling, on_tokens: OnTokens) -> list[Answer]:
+        if len(self.asked) == self.dies_after:
+            raise Killed
+        self.asked.append(batch.number)
+        drawn = np.random.default_rng(batch.seed).integers(1, 20, len(batch.requests))
+        tokens = [min(int(n), sampling.max_response_tokens) for n in drawn]
+        on_tokens(sum(tokens))
+        return [
+            Answer(
+                n,
+                "length" if n == sampling.max_response_tokens else "stop",
+                prompt_tokens=len(request.prompt),
+                latency_s=n / 8,
+                concurrency=len(tokens),
+            )
+            for n, request in zip(tokens, batch.requests, strict=True)
+        ]
+
+
+CONFIG = ModelConfig("fake", max_response_tokens=12, rollouts_per_prompt=3, batch_size=4)
+
+
+@pytest.fixture
+def prompts_path(tmp_path: Path) -> str:
+    path = tmp_path / "prompts.parquet"
+    pl.DataFrame({"prompt": TEXTS}).write_parquet(path)
+    return str(path)
+
+
+def run(
+    prompts: str, output: Path, engine: Engine, config: ModelConfig = CONFIG, force: bool = False
+) -> Table:
+    run_model(prompts, str(output), config, force, open_engine=lambda _: engine)
+    return read_table(str(output), Profile)
+
+
+def test_the_table(prompts_path: str, tmp_path: Path) -> None:
+    table = run(prompts_path, tmp_path / "p.parquet", FakeEngine())
+    frame = table.frame
+    assert frame.select("prompt_id", "sample_index").rows() == [
+        (i, s) for i in (0, 1, 3, 4, 5, 6) for s in range(3)
+    ]
+    assert frame["prompt_tokens"].to_list() == [
+        len(TEXTS[i]) for i in (0, 1, 3, 4, 5, 6) for _ in "abc"
+    ]
+    constant = frame.select("model", "max_response_tokens", "temperature", "policy_version")
+    assert constant.unique().rows() == [("fake", 12, 1.0, 0)]
+    is_capped = frame["finish_reason"].cast(pl.String) == "length"
+    assert is_capped.to_list() == (frame["response_tokens"] == 12).to_list()
+    assert table.provenance is not None
+    results = table.provenance.results
+    assert results["num_responses"] == 18
+    assert results["share_at_cap"] == pytest.approx(is_capped.mean())
+    assert table.provenance.config["engine"] == "fake"
+    assert str(tmp_path) not in table.provenance.to_json()
+
+
+@pytest.mark.parametrize("dies_after", range(5))
+def test_a_killed_run_goes_on(prompts_path: str, tmp_path: Path, dies_after: int) -> None:
+    whole = run(prompts_path, tmp_path / "whole.parquet", FakeEngine()).frame
+    output, dying, resumed = tmp_path / "p.parquet", FakeEngine(dies_after), FakeEngine()
+    with pytest.raises(Killed):
+        run(prompts_path, output, dying)
+    assert not output.exists()
+    assert (tmp_path / "p.parquet.journal").exists()
+    table = run(prompts_path, output, resumed).frame
+    assert table.equals(whole)
+    assert dying.asked + resumed.asked == list(range(5))
+    assert [p.name for p in tmp_path.glob("p.*")] == ["p.parquet"]
+
+
+def test_a_run_killed_again_and_again_ends(prompts_path: str, tmp_path: Path) -> None:
+    whole = run(prompts_path, tmp_path / "whole.parquet", FakeEngine()).frame
+    asked = []
+    for _ in range(5):
+        engine = FakeEngine(dies_after=1)
+        try:
+            table = run(prompts_path, tmp_path / "p.parquet", engine).frame
+        except Killed:
+            continue
+        finally:
+            asked += engine.asked
+    assert table.equals(whole)
+    assert asked == list(range(5))
+
+
+def test_sigkill_in_the_middle_of_a_batch(prompts_path: str, tmp_path: Path) -> None:
+    output = tmp_path / "p.parquet"
+    code = f"""
+        import importlib.util, os, signal
+        spec = importlib.util.spec_from_file_location("test_stage", {__file__!r})
+        test_stage = importlib.util.module_from_spec(spec)
+        import sys; sys.modules["test_stage"] = test_stage
+        spec.loader.exec_module(test_stage)
+
+        class Killing(test_stage.FakeEngine):
+            def generate(self, batch, sampling, on_tokens):
+                if batch.number == 3:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return super().generate(batch, sampling, on_tokens)
+
+        test_stage.run_model({prompts_path!r}, {str(output)!r}, test_stage.CONFIG,
+                             open_engine=lambda _: Killing())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    assert done.returncode == -9
+    assert {p.name for p in tmp_path.iterdir()} == {"prompts.parquet", "p.parquet.journal"}
+    engine = FakeEngine()
+    table = run(prompts_path, output, engine).frame
+    assert engine.asked == [3, 4]
+    assert table.equals(run(prompts_path, tmp_path / "whole.parquet", FakeEngine()).frame)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"temperature": 0.5}, "temperature 1.0 there, 0.5 now"),
+        ({"seed": 1}, "seed 0 there, 1 now"),
+        ({"batch_size": 2}, "batch_size 4 there, 2 now"),
+        ({"num_prompts": 2}, "num_prompts null there, 2 now"),
+    ],
+)
+def test_a_journal_of_other_flags_is_refused(
+    prompts_path: str, tmp_path: Path, change: dict[str, Any], line: str
+) -> None:
+    output = tmp_path / "p.parquet"
+    with pytest.raises(Killed):
+        run(prompts_path, output, FakeEngine(dies_after=2))
+    changed = replace(CONFIG, **change)
+    with pytest.raises(AspError, match=line):
+        run(prompts_path, output, FakeEngine(), changed)
+    assert not output.exists()
+    fresh = run(prompts_path, output, FakeEngine(), changed, force=True).frame
+    assert fresh.equals(run(prompts_path, tmp_path / "q.parquet", FakeEngine(), changed).frame)
+
+
+def test_a_journal_of_other_prompts_is_refused(prompts_path: str, tmp_path: Path) -> None:
+    output = tmp_path / "p.parquet"
+    with pytest.raises(Killed):
+        run(prompts_path, output, FakeEngine(dies_after=2))
+    pl.DataFrame({"prompt": [*TEXTS, "another"]}).write_parquet(prompts_path)
+    with pytest.raises(AspError, match="other settings: prompts"):
+        run(prompts_path, output, FakeEngine())
+
+
+def test_an_existing_output_is_refused_before_the_model_is_opened(
+    prompts_path: str, tmp_path: Path
+) -> None:
+    output = tmp_path / "p.parquet"
+    output.touch()
+    engine = FakeEngine()
+    with pytest.raises(AspError, match="exists already"):
+        run(prompts_path, output, engine)
+    assert engine.asked == []
+    run(prompts_path, output, engine, force=True)
+
+
+def test_requests_hold_every_prompt_and_sample_once_long_ones_first(
+    make_prompts: Callable[..., PromptFile],
+) -> None:
+    prompts = make_prompts(TEXTS)
+    requests = requests_for(sample_prompts(prompts.frame, None, 0), prompts, 2)
+    assert [(r.prompt, r.sample_index) for r in requests] == [
+        (text, s) for text in ("ffffffff", "ccccc", "dddd", "eee", "bb", "a") for s in range(2)
+    ]
+    assert {r.prompt_id for r in requests} == {0, 1, 3, 4, 5, 6}
+
+
+def test_batches_are_seeded_by_seed_and_number() -> None:
+    requests: list[Any] = list(range(10))
+    batches = cut_batches(requests, 4, seed=0)
+    assert [list(batch.requests) for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert len({b.seed for b in batches} | {b.seed for b in cut_batches(requests, 4, 1)}) == 6
+    assert cut_batches(requests, 4, 0) == batches
+
+
+def test_equal_rollouts_and_flags_give_equal_bytes(prompts_path: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rollouts = tmp_path / "r.parquet"
+    pl.DataFrame(
+        {"prompt": rng.choice(TEXTS, 200), "response_tokens": rng.integers(1, 99, 200)}
+    ).write_parquet(rollouts)
+    config = RolloutsConfig(num_prompts=4, rollouts_per_prompt=5, max_response_tokens=90, seed=3)
+    for name in ("a", "b"):
+        run_rollouts(prompts_path, str(rollouts), str(tmp_path / f"{name}.parquet"), config)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (moved / "other.parquet").write_bytes(rollouts.read_bytes())
+    run_rollouts(prompts_path, str(moved / "other.parquet"), str(tmp_path / "c.parquet"), config)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "c.parquet").read_bytes()
