@@ -4,7 +4,6 @@ Nothing heavy is imported here: `asp --help` must not wait for torch.
 """
 
 import logging
-import os
 import signal
 import sys
 from typing import Any
@@ -54,10 +53,6 @@ def main(arguments: list[str] | None = None) -> int:
         code = mistake.exit_code
     except AspError as error:
         log.error(str(error))
-        code = 1
-    except BrokenPipeError:
-        # The reader of a pipe left early (head): nothing to say; keep Python from flushing again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     if code == INTERRUPTED:
         log.error("stopped; nothing was written under the output's name")
