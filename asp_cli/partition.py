@@ -18,13 +18,21 @@ def command(
     ] = 0.25,
     samples_per_prompt: SamplesPerPrompt = None,
     objective: Annotated[
-        Literal["utilization", "padding", "seconds"],
-        typer.Option(help="What the cut makes best; the first two hold the number of minibatches."),
-    ] = "utilization",
+        Literal["expected-padding", "utilization", "padding", "seconds"],
+        typer.Option(
+            help="What the cut makes best: slots held for the expected longest of all samples of a "
+            "minibatch; mean utilisation or padding with lengths taken as certain; predicted "
+            "seconds. All but seconds hold the number of minibatches."
+        ),
+    ] = "expected-padding",
     by: Annotated[
-        Literal["expected", "longest"],
-        typer.Option(help="Sort by the expected length of a response, or of the longest of n."),
-    ] = "expected",
+        Literal["upper", "longest", "expected"] | None,
+        typer.Option(
+            show_default=False,
+            help="Sort by a response's 98th percentile, the expected longest of n, or its expected "
+            "length. Default: upper for expected-padding, else expected.",
+        ),
+    ] = None,
     method: Annotated[
         Literal["exact", "fixed", "random"],
         typer.Option(help="exact, or a baseline: sorted with fixed sizes, or random."),

@@ -156,15 +156,48 @@ def _integrate_above(
     half_i = (high_i - low_i) / 2
     log_t_iq = low_i[:, None] + half_i[:, None] * (node_q + 1)
     log_t_pq = np.repeat(log_t_iq, np.diff(np.append(starts, len(mu_p))), axis=0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        z_pq = (log_t_pq - mu_p[:, None]) / sigma_p[:, None]
-    z_pq = np.where(sigma_p[:, None] > 0, z_pq, np.where(log_t_pq >= mu_p[:, None], REACH, -REACH))
-    z_pq = np.where(log_t_pq >= log_cap_p[:, None], REACH, z_pq)
-    log_within_pq = _log_all_within(z_pq, num_samples, share_p)
+    log_within_pq = _log_within(log_t_pq, mu_p, sigma_p, log_cap_p, share_p, num_samples)
     log_within_iq = np.add.reduceat(log_within_pq, starts, axis=0)
     above_iq = -np.expm1(np.maximum(log_within_iq, LOG_FLOOR))
     integral_i: Floats = half_i * ((above_iq * np.exp(log_t_iq)) @ weight_q)
     return integral_i
+
+
+def log_all_within(
+    log_t_q: Floats,
+    mu_p: Floats,
+    sigma_p: Floats,
+    cap_p: Floats,
+    num_samples: int,
+    sample_sigma_p: Floats | None = None,
+) -> Floats:
+    """log G, the log of the chance that all samples of a prompt stay within each length.
+
+    Args:
+        log_t_q: Logs of the lengths.
+        mu_p, sigma_p, cap_p, num_samples, sample_sigma_p: As in `expected_longest`.
+
+    Returns:
+        Prompts by lengths, at least LOG_FLOOR.
+    """
+    share_p = _noise_share(sigma_p, sample_sigma_p)
+    log_t_pq = np.broadcast_to(log_t_q, (len(mu_p), len(log_t_q)))
+    return _log_within(log_t_pq, mu_p, sigma_p, np.log(cap_p), share_p, num_samples)
+
+
+def _log_within(
+    log_t_pq: Floats,
+    mu_p: Floats,
+    sigma_p: Floats,
+    log_cap_p: Floats,
+    share_p: Floats,
+    num_samples: int,
+) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        z_pq = (log_t_pq - mu_p[:, None]) / sigma_p[:, None]
+    z_pq = np.where(sigma_p[:, None] > 0, z_pq, np.where(log_t_pq >= mu_p[:, None], REACH, -REACH))
+    z_pq = np.where(log_t_pq >= log_cap_p[:, None], REACH, z_pq)
+    return _log_all_within(z_pq, num_samples, share_p)
 
 
 def _noise_share(sigma_p: Floats, sample_sigma_p: Floats | None) -> Floats:

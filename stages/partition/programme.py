@@ -5,8 +5,8 @@ best[j] = min over sizes s in [lo, hi] of best[j - s] + cost(j - s, j): O(N (hi 
 Maximising utilisation or minimising padding alone prefers the smallest legal minibatches, so both
 hold the number of minibatches m fixed. Two ways to do that:
 
-- layers: best[k, j] over k minibatches, exact for any cost, O(N^2) time. For utilisation, to
-  N = EXACT_LIMIT.
+- layers: best[k, j] over k minibatches, exact for any cost, O(N^2) time. For costs that are not
+  Monge (below), to N = EXACT_LIMIT.
 - a price per minibatch, found by bisection so that m minibatches are cheapest. The cheapest
   partition at a price with count m is the best with m. Where prices jump over m, two partitions
   with fewer and with more minibatches are spliced into one with m (below). The dual bound, the
@@ -20,7 +20,7 @@ limits keep that: where (i,j') and (i',j) have legal sizes, (i,j) and (i',j') li
 price method is exact for padding, up to rounding. Utilisation is not Monge: its gap is reported.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numba
 import numpy as np
@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-EXACT_LIMIT = 2_000  # prompts up to which fixed-count utilisation is solved by layers
-UTILIZATION, STEP_COST = 0, 1  # kinds of cost, for the compiled code
+EXACT_LIMIT = 2_000  # prompts up to which costs that are not Monge are solved by layers
+UTILIZATION, STEP_COST, TABULATED = 0, 1, 2  # kinds of cost, for the compiled code
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Cost:
     With size = j - i and longest = key[j - 1]:
     UTILIZATION: -(sum of tokens) / (size x longest), so that less is better; -1 where longest is 0.
     STEP_COST: longest x (fixed + per_prompt x size).
+    TABULATED: table[j, size - smallest].
     """
 
     kind: int
@@ -47,6 +48,8 @@ class Cost:
     tokens_p: Floats  # expected tokens of each prompt, for utilisation
     fixed: float = 0.0
     per_prompt: float = 1.0
+    table: Floats = field(default_factory=lambda: np.zeros((1, 1)))  # end of a minibatch x size
+    smallest: int = 1  # size of the table's first column
 
     @classmethod
     def utilization(cls, key_p: Floats, tokens_p: Floats) -> "Cost":
@@ -63,10 +66,17 @@ class Cost:
         """Sum over minibatches of longest x (step_seconds + prompt_seconds x size)."""
         return cls(STEP_COST, key_p, key_p, step_seconds, prompt_seconds)
 
+    @classmethod
+    def tabulated(cls, key_p: Floats, table: Floats, smallest: int) -> "Cost":
+        """Sum over minibatches of table[end, size - smallest]."""
+        return cls(TABULATED, key_p, key_p, table=table, smallest=smallest)
+
     def total(self, ends: Ints) -> float:
         """Cost of a partition given by the ends of its minibatches (the last is N)."""
         starts = np.concatenate(([0], ends[:-1]))
         sizes, longest = ends - starts, self.key_p[ends - 1]
+        if self.kind == TABULATED:
+            return float(np.sum(self.table[ends, sizes - self.smallest]))
         if self.kind == STEP_COST:
             return float(np.sum(longest * (self.fixed + self.per_prompt * sizes)))
         paid = sizes * longest
@@ -103,7 +113,7 @@ def cut_into(cost: Cost, lo: int, hi: int, count: int) -> Partition:
     """
     num_prompts = len(cost.key_p)
     assert count * lo <= num_prompts <= count * hi, "no partition has this count"
-    if cost.kind == UTILIZATION and num_prompts <= EXACT_LIMIT:
+    if cost.kind != STEP_COST and num_prompts <= EXACT_LIMIT:
         ends = _layers(*_arguments(cost), lo, hi, count)
         total = cost.total(ends)
         return Partition(ends, total, total)
@@ -118,7 +128,7 @@ def _cut_by_price(cost: Cost, lo: int, hi: int, count: int) -> Partition:
         assert found is not None, "a feasible count has a partition"
         return found
 
-    scale = 1.0 + abs(cost.total(_even_ends(len(cost.key_p), count)))
+    scale = abs(cost.total(_even_ends(len(cost.key_p), count))) / count or 1.0
     low, high = -scale, scale
     fewer = cheapest(high)
     while len(fewer.ends) > count:
@@ -167,9 +177,11 @@ def _even_ends(num_prompts: int, count: int) -> Ints:
     return (np.arange(1, count + 1) * num_prompts) // count
 
 
-def _arguments(cost: Cost) -> tuple[int, Floats, Floats, float, float]:
+def _arguments(cost: Cost) -> tuple[int, Floats, Floats, float, float, Floats, int]:
     sums = np.concatenate(([0.0], np.cumsum(cost.tokens_p)))
-    return cost.kind, cost.key_p, sums, cost.fixed, cost.per_prompt
+    return (
+        cost.kind, cost.key_p, sums, cost.fixed, cost.per_prompt, cost.table, cost.smallest,
+    )  # fmt: skip
 
 
 def _cheapest_at_price(
@@ -183,8 +195,12 @@ def _cheapest_at_price(
 
 
 @numba.njit(cache=True)
-def _window_cost(kind, key_p, sums, fixed, per_prompt, i, j):  # type: ignore[no-untyped-def]
+def _window_cost(  # type: ignore[no-untyped-def]
+    kind, key_p, sums, fixed, per_prompt, table, smallest, i, j
+):
     size, longest = j - i, key_p[j - 1]
+    if kind == TABULATED:
+        return table[j, size - smallest]
     if kind == STEP_COST:
         return longest * (fixed + per_prompt * size)
     return -(sums[j] - sums[i]) / (size * longest) if longest > 0 else -1.0
@@ -192,7 +208,7 @@ def _window_cost(kind, key_p, sums, fixed, per_prompt, i, j):  # type: ignore[no
 
 @numba.njit(cache=True)
 def _shortest_path(  # type: ignore[no-untyped-def]
-    kind, key_p, sums, fixed, per_prompt, lo, hi, price, fewest
+    kind, key_p, sums, fixed, per_prompt, table, smallest, lo, hi, price, fewest
 ):
     """Ends of the cheapest partition when each minibatch costs `price` more; empty if none.
 
@@ -207,7 +223,8 @@ def _shortest_path(  # type: ignore[no-untyped-def]
         for i in range(max(0, j - hi), j - lo + 1):
             if best[i] == np.inf:
                 continue
-            total = best[i] + _window_cost(kind, key_p, sums, fixed, per_prompt, i, j) + price
+            total = best[i] + price
+            total += _window_cost(kind, key_p, sums, fixed, per_prompt, table, smallest, i, j)
             steps = count[i] + 1
             is_better = total < best[j] or (
                 total == best[j] and (steps < count[j] if fewest else steps > count[j])
@@ -225,7 +242,9 @@ def _shortest_path(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _layers(kind, key_p, sums, fixed, per_prompt, lo, hi, m):  # type: ignore[no-untyped-def]
+def _layers(  # type: ignore[no-untyped-def]
+    kind, key_p, sums, fixed, per_prompt, table, smallest, lo, hi, m
+):
     """Ends of the cheapest partition into exactly m minibatches, one layer a minibatch."""
     n = len(key_p)
     best = np.full((m + 1, n + 1), np.inf)
@@ -237,7 +256,9 @@ def _layers(kind, key_p, sums, fixed, per_prompt, lo, hi, m):  # type: ignore[no
             for i in range(max(0, j - hi), j - lo + 1):
                 if best[k - 1, i] == np.inf:
                     continue
-                total = best[k - 1, i] + _window_cost(kind, key_p, sums, fixed, per_prompt, i, j)
+                total = best[k - 1, i] + _window_cost(
+                    kind, key_p, sums, fixed, per_prompt, table, smallest, i, j
+                )
                 if total < best[k, j]:
                     best[k, j], previous[k, j] = total, i
     ends = np.empty(m, dtype=np.int64)

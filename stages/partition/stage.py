@@ -15,25 +15,33 @@ from typing import Literal
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from stages.costs.model import CostModel
 from stages.lengths import lognormal
 from stages.lengths import table as lengths_table
-from stages.partition.programme import Cost, Ints, Partition, cut_freely, cut_into
+from stages.partition.expected_padding import price_windows
+from stages.partition.programme import Cost, Floats, Ints, Partition, cut_freely, cut_into
 from stages.tables.errors import AspError, log
 from stages.tables.io import check_output, read_table, write_table
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Lengths, Minibatches
 
-Objective = Literal["utilization", "padding", "seconds"]
-Key = Literal["expected", "longest"]
+Objective = Literal["expected-padding", "utilization", "padding", "seconds"]
+Key = Literal["upper", "longest", "expected"]
 Method = Literal["exact", "fixed", "random"]
+
+UPPER_LEVEL = 0.98  # of the quantile that the sort key `upper` is
+LARGEST_EXPONENT = 700.0  # exp of more is no number any longer
+MOST_PRICES = 2**27  # candidate minibatches priced, 1 GiB of them
 
 
 @dataclass(frozen=True)
 class PartitionConfig:
     """How to cut. With sizes s = batch_size x (1 +- slack), l the sort key, E expected tokens:
 
+    - expected-padding: the sum over minibatches of s x the expected longest of all its samples,
+      minimised, count fixed;
     - utilization: the mean over minibatches of sum(E) / (s x max l), maximised, count fixed;
     - padding: the sum over minibatches of s x max l, minimised, count fixed;
     - seconds: the sum of max l x (step + sequence x samples of one), minimised, any count.
@@ -42,10 +50,15 @@ class PartitionConfig:
     batch_size: int = 32  # prompts
     slack: float = 0.25  # 0 to 1
     samples_per_prompt: int | None = None  # the n of training; None: as the lengths table says
-    objective: Objective = "utilization"
-    by: Key = "expected"  # expected tokens of a response, or expected longest of n
+    objective: Objective = "expected-padding"
+    by: Key | None = None  # sort key; None: upper for expected-padding, expected for the others
     method: Method = "exact"
     seed: int = 0  # of method random
+
+    @property
+    def sort_by(self) -> Key:
+        """The sort key: spread counts where the longest is what is priced."""
+        return self.by or ("upper" if self.objective == "expected-padding" else "expected")
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,7 @@ def partition(
     num_samples = _samples_per_prompt(lengths)
     sizes = sizes_for(len(lengths), config.batch_size, config.slack)
     if config.method == "exact":
-        order = _ascending(lengths, config.by)
+        order = _ascending(lengths, config.sort_by)
         cut = _cut(lengths, order, num_samples, sizes, config)
         ends = cut.ends
         sign = -1 / len(ends) if config.objective == "utilization" else 1.0
@@ -98,7 +111,7 @@ def partition(
         }
     else:
         order = (
-            _ascending(lengths, config.by)
+            _ascending(lengths, config.sort_by)
             if config.method == "fixed"
             else np.random.default_rng(config.seed).permutation(len(lengths))
         )
@@ -131,14 +144,22 @@ def _samples_per_prompt(lengths: pl.DataFrame) -> int:
     return int(values[0])
 
 
-def _sort_column(by: Key) -> str:
-    return "expected_tokens" if by == "expected" else "expected_longest"
+def _sort_key(lengths: pl.DataFrame, by: Key) -> pl.Series:
+    """The length [tokens] by which prompts are sorted.
+
+    `upper` is not capped: of two prompts that both meet the cap, the one more likely to is longer.
+    """
+    if by == "upper":
+        deviations = float(ndtri(UPPER_LEVEL))
+        exponent = lengths.select(pl.col("mu") + deviations * pl.col("sigma")).to_series()
+        return exponent.clip(upper_bound=LARGEST_EXPONENT).exp()
+    return lengths["expected_tokens" if by == "expected" else "expected_longest"]
 
 
 def _ascending(lengths: pl.DataFrame, by: Key) -> Ints:
     """Row numbers in ascending length; equal lengths in the order of their prompt_id."""
     return (
-        lengths.select(pl.arg_sort_by(_sort_column(by), "prompt_id"))
+        lengths.select(pl.arg_sort_by(_sort_key(lengths, by), "prompt_id"))
         .to_series()
         .to_numpy()
         .astype(np.int64)
@@ -148,8 +169,11 @@ def _ascending(lengths: pl.DataFrame, by: Key) -> Ints:
 def _cut(
     lengths: pl.DataFrame, order: Ints, num_samples: int, sizes: Sizes, config: PartitionConfig
 ) -> Partition:
-    key_p = lengths.get_column(_sort_column(config.by)).to_numpy()[order]
-    if config.objective == "utilization":
+    capped = pl.min_horizontal(_sort_key(lengths, config.sort_by), "cap")
+    key_p = lengths.select(capped.cast(pl.Float64)).to_series().to_numpy()[order]
+    if config.objective == "expected-padding":
+        cost = _expected_padding(lengths[order], num_samples, sizes)
+    elif config.objective == "utilization":
         cost = Cost.utilization(key_p, lengths.get_column("expected_tokens").to_numpy()[order])
     elif config.objective == "padding":
         cost = Cost.padding(key_p)
@@ -163,6 +187,28 @@ def _cut(
     return cut_into(cost, sizes.lo, sizes.hi, sizes.count)
 
 
+def _expected_padding(ordered: pl.DataFrame, num_samples: int, sizes: Sizes) -> Cost:
+    """Without any spread it is padding, which is exact; the grid of the other is not."""
+    mu_p, sigma_p, cap_p = _distribution(ordered)
+    if not sigma_p.any():
+        return Cost.padding(ordered["expected_longest"].to_numpy())
+    hi = min(sizes.hi, len(ordered))
+    num_prices = len(ordered) * (hi - sizes.lo + 1)
+    if num_prices > MOST_PRICES:
+        raise AspError(
+            f"expected-padding would price {num_prices:,} minibatches, of {sizes.lo} to {hi} "
+            "prompts; give a smaller --slack or --batch-size, or --objective padding"
+        )
+    chance_p = lengths_table.sample_sigma(ordered)
+    table = price_windows(mu_p, sigma_p, cap_p, num_samples, chance_p, sizes.lo, hi)
+    return Cost.tabulated(mu_p, table, sizes.lo)
+
+
+def _distribution(lengths: pl.DataFrame) -> tuple[Floats, Floats, Floats]:
+    mu_p, sigma_p, cap_p = (lengths[c].cast(pl.Float64).to_numpy() for c in ("mu", "sigma", "cap"))
+    return mu_p, sigma_p, cap_p
+
+
 def describe_minibatches(
     lengths: pl.DataFrame, order: NDArray[np.int64], ends: Ints, num_samples: int
 ) -> pl.DataFrame:
@@ -173,7 +219,7 @@ def describe_minibatches(
     ordered = lengths[order]
     starts = np.concatenate(([0], ends[:-1]))
     sizes = ends - starts
-    mu_p, sigma_p, cap_p = (ordered[c].cast(pl.Float64).to_numpy() for c in ("mu", "sigma", "cap"))
+    mu_p, sigma_p, cap_p = _distribution(ordered)
     longest_b = lognormal.expected_longest_of_sets(
         mu_p, sigma_p, cap_p, num_samples,
         np.append(starts, len(order)), lengths_table.sample_sigma(ordered),

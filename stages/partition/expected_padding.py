@@ -1,0 +1,88 @@
+"""What does a minibatch cost when lengths are uncertain?
+
+Its size times the expected longest of all its samples: E[longest] = integral over t of
+1 - prod_i G_i(t), where G_i(t) is the chance that all n samples of prompt i stay within t, the
+prediction's error, which they share, included. For every end in the sorted list the product is
+built up prompt by prompt, from the end backwards, and read off at each legal size: that takes
+O(N x largest size x grid) multiplications, several at once. (Differences of prefix sums of log G
+would need an exponential for each size and point, which takes longer.)
+
+Arrays end in an axis legend: _p prompts in sorted order, _q points of the token grid.
+"""
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lengths import lognormal
+
+Floats = NDArray[np.float64]
+
+NUM_POINTS = 64  # of the token grid
+LOW_REACH = 3.0  # deviations below its mean at which the shortest prompt's grid begins
+BLOCK = 20_000  # prompts priced at a time, which bounds memory
+
+
+def price_windows(
+    mu_p: Floats,
+    sigma_p: Floats,
+    cap_p: Floats,
+    num_samples: int,
+    sample_sigma_p: Floats,
+    lo: int,
+    hi: int,
+) -> Floats:
+    """Size x expected longest [slot-steps of one sample] of every candidate minibatch.
+
+    Args:
+        mu_p, sigma_p, cap_p, num_samples, sample_sigma_p: As in `lognormal.expected_longest`.
+        lo, hi: Sizes to price [prompts].
+
+    Returns:
+        Row j, column s - lo: the minibatch of the s prompts that end before j; infinite where
+        there are not so many.
+    """
+    log_t_q, weight_q = _token_grid(mu_p, sigma_p, cap_p)
+    table = np.full((len(mu_p) + 1, hi - lo + 1), np.inf)
+    for first in range(0, len(mu_p), BLOCK):
+        start, stop = max(0, first + 1 - hi), min(first + BLOCK, len(mu_p))
+        part = slice(start, stop)
+        within_pq = np.exp(
+            lognormal.log_all_within(
+                log_t_q, mu_p[part], sigma_p[part], cap_p[part], num_samples, sample_sigma_p[part]
+            )
+        )
+        priced = table[first + 1 : stop + 1]
+        _fill(priced, within_pq, first + 1 - start, np.exp(log_t_q[0]), weight_q, lo)
+    return table
+
+
+def _token_grid(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> tuple[Floats, Floats]:
+    """Log-spaced lengths that hold all the chance, and trapezoid weights of dt = t d(log t)."""
+    log_cap_p = np.log(cap_p)
+    low = np.min(np.minimum(mu_p - LOW_REACH * sigma_p, log_cap_p))
+    high = np.max(np.minimum(mu_p + lognormal.REACH * sigma_p, log_cap_p))
+    # The chance to be above t jumps to 0 at the cap: the last point lies just below it.
+    log_t_q = np.linspace(low, high - 1e-9, NUM_POINTS)
+    weight_q = (high - low) / (NUM_POINTS - 1) * np.exp(log_t_q)
+    weight_q[[0, -1]] /= 2
+    return log_t_q, weight_q
+
+
+@numba.njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
+def _fill(table, within_pq, offset, shortest, weight_q, lo):  # type: ignore[no-untyped-def]
+    """Price the minibatches that end at each row of the table; within_pq starts `offset` before."""
+    num_rows, num_sizes = table.shape
+    num_points = len(weight_q)
+    total = weight_q.sum()
+    for row in numba.prange(num_rows):
+        end = row + offset
+        all_within = np.ones(num_points)
+        for size in range(1, min(lo + num_sizes - 1, end) + 1):
+            for q in range(num_points):
+                all_within[q] *= within_pq[end - size, q]
+            if size >= lo:
+                within = 0.0
+                for q in range(num_points):
+                    within += weight_q[q] * all_within[q]
+                table[row, size - lo] = size * (shortest + total - within)
