@@ -27,9 +27,12 @@ class Move(NamedTuple):
     taken: Ints
 
 
-def assign(problem: Problem) -> Ints:
-    """Group of each minibatch: weights as close to the capacities as found, loads near equal."""
-    group_b = longest_first(problem)
+def assign(problem: Problem, rng: np.random.Generator | None = None) -> Ints:
+    """Group of each minibatch: weights as close to the capacities as found, loads near equal.
+
+    With `rng` the start is drawn, so that each epoch gets another answer, as good as the first.
+    """
+    group_b = longest_first(problem if rng is None else problem.shaken(rng))
     group_b = repair_weights(problem, group_b)
     return exchange(problem, group_b)
 

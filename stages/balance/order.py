@@ -12,19 +12,26 @@ import numpy as np
 from stages.balance.problem import Floats, Ints, Problem
 
 
-def order_groups(problem: Problem, group_b: Ints) -> Ints:
+def order_groups(problem: Problem, group_b: Ints, rng: np.random.Generator | None = None) -> Ints:
     """The groups in dispatch order: next comes what brings the running load nearest the mean.
 
-    A smaller remainder group stays last: a trainer that cuts fixed batches needs the full first.
+    With `rng`: any group that keeps the running load as near as the most uneven group is. A smaller
+    remainder group stays last: a trainer that cuts fixed batches needs the full ones first.
     """
     deviation_g = problem.loads(group_b) - problem.target_g
     is_full = problem.capacity_g == problem.capacity_g[0]
     waiting = sorted((float(deviation_g[g]), int(g)) for g in np.flatnonzero(is_full))
+    reach = max((abs(deviation) for deviation, _ in waiting), default=0.0)
     order, running = [], 0.0
     while waiting:
-        k = bisect_left(waiting, (-running, -1))
-        near = [i for i in (k - 1, k) if 0 <= i < len(waiting)]
-        deviation, g = waiting.pop(min(near, key=lambda i: (abs(waiting[i][0] + running), i)))
+        first, last = (bisect_left(waiting, (edge - running, -1)) for edge in (-reach, reach))
+        if rng is not None and first < last:
+            chosen = int(rng.integers(first, last))
+        else:
+            k = bisect_left(waiting, (-running, -1))
+            near = [i for i in (k - 1, k) if 0 <= i < len(waiting)]
+            chosen = min(near, key=lambda i: (abs(waiting[i][0] + running), i))
+        deviation, g = waiting.pop(chosen)
         order.append(g)
         running += deviation
     return np.array([*order, *np.flatnonzero(~is_full)], dtype=np.int64)

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+SHAKE = 0.1  # deviation of the log of a shaken load
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -25,6 +27,11 @@ class Problem:
     load_b: Floats  # seconds or tokens
     weight_b: Ints
     capacity_g: Ints  # weight that each group is to hold; sums to the total weight
+
+    def shaken(self, rng: np.random.Generator) -> "Problem":
+        """The problem with each load off by a tenth or so: another start for another epoch."""
+        factor_b = np.exp(SHAKE * rng.standard_normal(len(self.load_b)))
+        return Problem(self.load_b * factor_b, self.weight_b, self.capacity_g)
 
     @cached_property
     def target_g(self) -> Floats:

@@ -16,6 +16,7 @@ import polars as pl
 from stages.balance import baselines, solver
 from stages.balance.assign import assign, exchange
 from stages.balance.order import order_groups, running_deviation
+from stages.balance.placement import place
 from stages.balance.problem import Ints, Problem
 from stages.balance.split import split_to_fit
 from stages.costs.model import CostModel
@@ -37,7 +38,9 @@ class BalanceConfig:
     prompts_per_group: int | None = None  # exactly so many prompts a group: one train batch
     load: Load = "seconds"
     method: Method = "balanced"
-    seed: int = 0  # of method shuffled
+    instance_speeds: tuple[float, ...] = ()  # of each instance; none: minibatches go to any
+    epochs: int = 1  # passes over the prompts, each in its own order
+    seed: int = 0  # of method shuffled, and of the epochs after the first
 
 
 def balance(
@@ -53,22 +56,40 @@ def balance(
     Returns:
         The groups table in dispatch order, and what is to be said of it.
     """
+    epochs = [
+        _one_epoch(minibatches, config, cost_model or CostModel(), epoch)
+        for epoch in range(config.epochs)
+    ]
+    measured = [results for _, results in epochs]
+    worst: dict[str, object] = {
+        name: max(results[name] for results in measured) for name in measured[0]
+    }
+    return pl.concat([groups for groups, _ in epochs]), worst | {"num_epochs": config.epochs}
+
+
+def _one_epoch(
+    minibatches: pl.DataFrame, config: BalanceConfig, cost_model: CostModel, epoch: int
+) -> tuple[pl.DataFrame, dict[str, float]]:
+    """The first epoch rests on no chance; the others are drawn from the seed."""
+    rng = np.random.default_rng([config.seed, epoch]) if epoch else None
     num_given = len(minibatches)
     problem = _problem(minibatches, config)
-    group_b, bound = _group(problem, config)
+    order_b = _baseline_order(problem, config, epoch)
+    group_b, bound = _group(problem, config, order_b, rng)
     if config.prompts_per_group is not None and problem.excess(group_b).any():
         minibatches, group_b = split_to_fit(
-            minibatches, group_b, problem.excess(group_b), cost_model or CostModel()
+            minibatches, group_b, problem.excess(group_b), cost_model
         )
         problem = _problem(minibatches, config)
+        order_b = _baseline_order(problem, config, epoch)
         bound = problem.bound()
         if config.method == "balanced":
             group_b, bound = solver.improve(problem, exchange(problem, group_b), bound)
     if config.method == "balanced":
-        order_g = order_groups(problem, group_b)
+        order_g = order_groups(problem, group_b, rng)
     else:
         order_g = np.arange(len(problem.capacity_g))
-    results: dict[str, object] = {
+    results = {
         "num_minibatches": len(minibatches),
         "num_groups": len(order_g),
         "num_split": len(minibatches) - num_given,
@@ -77,8 +98,28 @@ def balance(
         "gap": problem.gap(group_b, bound),
         "largest_running_deviation": _in_minibatches(problem, group_b, order_g),
     }
-    rank_b = _rank_inside(minibatches, problem, config)
-    return _in_dispatch_order(minibatches, group_b, order_g, rank_b), results
+    if config.instance_speeds:
+        instance_b, late = _place(problem, group_b, config)
+        minibatches = minibatches.with_columns(instance=pl.Series(instance_b))
+        results["latest_instance"] = late
+    else:
+        minibatches = minibatches.with_columns(instance=pl.lit(None, dtype=pl.Int64))
+    if order_b is None:
+        order_b = np.argsort(-minibatches["predicted_longest"].to_numpy(), kind="stable")
+    return _in_dispatch_order(minibatches, group_b, order_g, order_b, epoch), results
+
+
+def _place(problem: Problem, group_b: Ints, config: BalanceConfig) -> tuple[Ints, float]:
+    """Instance of each minibatch; how far the worst group's last one is above its bound."""
+    instance_b = np.empty(len(group_b), dtype=np.int64)
+    speed_i, late = np.array(config.instance_speeds), 0.0
+    for g in range(len(problem.capacity_g)):
+        inside = np.flatnonzero(group_b == g)
+        placement = place(problem.load_b[inside], speed_i)
+        instance_b[inside] = placement.instance_b
+        if placement.bound:
+            late = max(late, placement.seconds / placement.bound - 1)
+    return instance_b, late
 
 
 def _problem(minibatches: pl.DataFrame, config: BalanceConfig) -> Problem:
@@ -91,32 +132,30 @@ def _problem(minibatches: pl.DataFrame, config: BalanceConfig) -> Problem:
     return Problem(load_b, weight_b, np.array([capacity] * full + [rest] * (rest > 0)))
 
 
-def _group(problem: Problem, config: BalanceConfig) -> tuple[Ints, float]:
+def _baseline_order(problem: Problem, config: BalanceConfig, epoch: int) -> Ints | None:
+    """The order of minibatches that a baseline stands for; None: longest first in each group."""
+    match config.method:
+        case "sorted":
+            return baselines.sorted_order(problem)
+        case "shuffled":
+            return baselines.shuffled_order(problem, config.seed + epoch)
+        case _:
+            return None
+
+
+def _group(
+    problem: Problem,
+    config: BalanceConfig,
+    order_b: Ints | None,
+    rng: np.random.Generator | None,
+) -> tuple[Ints, float]:
     """Group of each minibatch, and a bound on the imbalance of any assignment."""
     bound = problem.bound()
-    match config.method:
-        case "sorted":
-            return baselines.fill(problem, baselines.sorted_order(problem)), bound
-        case "shuffled":
-            return baselines.fill(problem, baselines.shuffled_order(problem, config.seed)), bound
-        case "snake":
-            return baselines.snake_groups(problem), bound
-        case "balanced":
-            return solver.improve(problem, assign(problem), bound)
-
-
-def _rank_inside(minibatches: pl.DataFrame, problem: Problem, config: BalanceConfig) -> Ints:
-    """Order inside a group: longest first, but for baselines that stand for another order."""
-    match config.method:
-        case "sorted":
-            order = baselines.sorted_order(problem)
-        case "shuffled":
-            order = baselines.shuffled_order(problem, config.seed)
-        case _:
-            order = np.argsort(-minibatches["predicted_longest"].to_numpy(), kind="stable")
-    rank_b = np.empty(len(order), dtype=np.int64)
-    rank_b[order] = np.arange(len(order))
-    return rank_b
+    if order_b is not None:
+        return baselines.fill(problem, order_b), bound
+    if config.method == "snake":
+        return baselines.snake_groups(problem), bound
+    return solver.improve(problem, assign(problem, rng), bound)
 
 
 def _in_minibatches(problem: Problem, group_b: Ints, order_g: Ints) -> float:
@@ -127,17 +166,17 @@ def _in_minibatches(problem: Problem, group_b: Ints, order_g: Ints) -> float:
 
 
 def _in_dispatch_order(
-    minibatches: pl.DataFrame, group_b: Ints, order_g: Ints, rank_b: Ints
+    minibatches: pl.DataFrame, group_b: Ints, order_g: Ints, order_b: Ints, epoch: int
 ) -> pl.DataFrame:
+    """Groups as in order_g, the minibatches of each as in order_b."""
     place_g = np.empty(len(order_g), dtype=np.int64)
     place_g[order_g] = np.arange(len(order_g))
     group_id = place_g[group_b]
-    order = np.lexsort((rank_b, group_id))
+    order = order_b[np.argsort(group_id[order_b], kind="stable")]
     return minibatches[order].with_columns(
         group_id=pl.Series(group_id[order]),
         position=pl.int_range(pl.len(), dtype=pl.Int64),
-        epoch=pl.lit(0, dtype=pl.Int64),
-        instance=pl.lit(None, dtype=pl.Int64),
+        epoch=pl.lit(epoch, dtype=pl.Int64),
     )
 
 
@@ -176,6 +215,11 @@ def _report(
     config: BalanceConfig,
 ) -> None:
     num_prompts = int(minibatches["num_prompts"].sum())
+    if "latest_instance" in results:
+        log.info(
+            "%d instances: in the worst group the last finishes %.3f%% after the bound",
+            len(config.instance_speeds), 100 * float(results["latest_instance"]),  # type: ignore[arg-type]
+        )  # fmt: skip
     if config.prompts_per_group is None and config.group_size > len(minibatches):
         log.warning(
             "--group-size %d is above the %d minibatches: they make one group",
@@ -188,9 +232,13 @@ def _report(
         )  # fmt: skip
     if results["num_split"]:
         log.info("%d minibatches were cut in two to fill train batches", results["num_split"])
+    percent = {name: 100 * float(results[name]) for name in ("imbalance", "imbalance_bound", "gap")}  # type: ignore[arg-type]
     log.info(
-        "%d minibatches in %d groups, largest %s %.3f%% above its share (no grouping is below "
+        "%s%d minibatches in %d groups, largest %s %.3f%% above its share (no grouping is below "
         "%.3f%%; gap %.3f%%)",
-        len(groups), results["num_groups"], config.load, 100 * float(results["imbalance"]),  # type: ignore[arg-type]
-        100 * float(results["imbalance_bound"]), 100 * float(results["gap"]),  # type: ignore[arg-type]
-    )  # fmt: skip
+        f"{config.epochs} epochs of " if config.epochs > 1 else "",
+        results["num_minibatches"],
+        results["num_groups"],
+        config.load,
+        *percent.values(),
+    )

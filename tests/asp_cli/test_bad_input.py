@@ -132,3 +132,11 @@ def test_a_closed_pipe_is_no_traceback(folder: Path) -> None:
     command = f"{sys.executable} -m asp_cli.main partition {folder / 'good.parquet'} -o - | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("speeds", ["1,x", "0,1", "1,-1", "1,inf", "1,2,3", ""])
+def test_wrong_instance_speeds(folder: Path, asp: Run, speeds: str) -> None:
+    asp("partition", folder / "good.parquet", "-o", folder / "m")
+    flags = ["--instances", 2, "--instance-speeds", speeds]
+    done = asp("balance", folder / "m", "-o", folder / "out", *flags)
+    assert done.code == 2 and "--instance-speeds" in done.only_line

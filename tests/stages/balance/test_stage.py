@@ -157,3 +157,57 @@ def test_tail_rows_are_refused(tmp_path: Path) -> None:
     frame.write_parquet(tmp_path / "m.parquet")
     with pytest.raises(AspError, match="holds tail rows"):
         run(str(tmp_path / "m.parquet"), str(tmp_path / "g.parquet"), BalanceConfig())
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("grouping", [{"group_size": 4}, {"prompts_per_group": 100}])
+def test_each_epoch_holds_each_prompt_once(method: str, grouping: dict[str, int]) -> None:
+    minibatches = random_minibatches(31, seed=3)
+    config = BalanceConfig(**grouping, method=method, epochs=3)  # type: ignore[arg-type]
+    groups, results = balance(minibatches, config)
+    conform(groups, Groups, "x")
+    total = int(minibatches["num_prompts"].sum())
+    for _, epoch in groups.group_by("epoch"):
+        assert sorted(epoch["prompt_ids"].explode().to_list()) == list(range(total))
+    assert results["num_epochs"] == 3
+
+
+def test_epochs_differ_and_are_equally_good() -> None:
+    rng = np.random.default_rng(0)
+    frame = minibatches_of([1] * 128, rng.lognormal(3, 0.6, 128).tolist())
+    groups, results = balance(frame, BalanceConfig(8, epochs=4, seed=5))
+    orders = [
+        tuple(epoch["minibatch_id"]) for _, epoch in groups.group_by("epoch", maintain_order=True)
+    ]
+    assert len(set(orders)) == 4
+    assert results["gap"] < 0.001 and results["largest_running_deviation"] <= 1
+    alone, _ = balance(frame, BalanceConfig(8))
+    assert tuple(alone["minibatch_id"]) == orders[0]  # the first epoch does not depend on chance
+    assert groups.equals(balance(frame, BalanceConfig(8, epochs=4, seed=5))[0])
+    other = balance(frame, BalanceConfig(8, epochs=4, seed=6))[0]
+    assert not groups.equals(other)
+
+
+def test_epochs_of_a_small_solved_problem_differ_in_order() -> None:
+    frame = minibatches_of([1] * 24, list(range(1, 25)))
+    groups, _ = balance(frame, BalanceConfig(4, epochs=3))
+    orders = [
+        tuple(epoch["minibatch_id"]) for _, epoch in groups.group_by("epoch", maintain_order=True)
+    ]
+    assert len(set(orders)) == 3
+
+
+def test_instances_finish_together() -> None:
+    frame = random_minibatches(64, seed=1)
+    groups, results = balance(frame, BalanceConfig(16, instance_speeds=(1.0, 1.0, 2.0)))
+    conform(groups, Groups, "x")
+    seconds = groups.group_by("group_id", "instance").agg(pl.col("predicted_seconds").sum())
+    speed = seconds["instance"].replace_strict({0: 1.0, 1: 1.0, 2: 2.0})
+    finish = seconds["predicted_seconds"] / speed
+    by_group = (
+        seconds.with_columns(finish=finish)
+        .group_by("group_id")
+        .agg((pl.col("finish").max() / pl.col("finish").min() - 1).alias("apart"))
+    )
+    assert by_group["apart"].max() < 0.1
+    assert 0 <= results["latest_instance"] < 0.05

@@ -50,7 +50,7 @@ def test_the_longest_of_a_set_against_monte_carlo(drawn: np.ndarray) -> None:
 
 
 def test_by_hand() -> None:
-    """Without spread everything is min(exp(mu), cap); far below the cap the mean is exp(mu+s^2/2)."""
+    """Without spread all is min(exp(mu), cap); far below the cap the mean is exp(mu + s^2/2)."""
     mu, none, cap = np.log([100.0, 5000.0]), np.zeros(2), np.array([2048.0, 2048.0])
     np.testing.assert_allclose(expected_tokens(mu, none, cap), [100, 2048])
     np.testing.assert_allclose(quantile(mu, none, cap, 0.1), [100, 2048])
