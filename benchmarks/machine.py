@@ -1,0 +1,18 @@
+"""Where a benchmark ran: the line under each result."""
+
+import os
+import platform
+import sys
+from datetime import date
+from importlib.metadata import version
+
+
+def heading(title: str) -> str:
+    """Title, date, machine, versions and command of a result."""
+    packages = ", ".join(
+        f"{name} {version(name)}" for name in ("numpy", "numba", "polars", "scikit-learn")
+    )
+    return (
+        f"# {title}\n\n{date.today().isoformat()}, {os.cpu_count()} cores {platform.machine()}, "
+        f"Python {platform.python_version()}, {packages}\n\n    python {' '.join(sys.argv)}\n"
+    )
