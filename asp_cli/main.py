@@ -3,7 +3,9 @@
 Nothing heavy is imported here: `asp --help` must not wait for torch.
 """
 
+import errno
 import logging
+import os
 import signal
 import sys
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from asp_cli import balance, emit, inspect, partition, profile, report
+from asp_cli import balance, emit, inspect, partition, predict, profile, report, train_predictor
 from stages.tables.errors import AspError, log
 
 INTERRUPTED = 130  # typer's exit code where a KeyboardInterrupt reaches it
@@ -35,6 +37,8 @@ def _stages() -> None:
 
 
 app.command("profile")(profile.command)
+app.command("train-predictor")(train_predictor.command)
+app.command("predict")(predict.command)
 app.command("partition")(partition.command)
 app.command("balance")(balance.command)
 app.command("emit")(emit.command)
@@ -53,6 +57,15 @@ def main(arguments: list[str] | None = None) -> int:
         code = mistake.exit_code
     except AspError as error:
         log.error(str(error))
+        code = 1
+    except KeyboardInterrupt:  # before typer, which turns it into the code, has begun
+        code = INTERRUPTED
+    except OSError as error:
+        # Files are written by stages/tables/io.py, which says so itself.
+        if error.errno != errno.ENOSPC:
+            raise
+        log.error("standard output: cannot be written: %s", error.strerror)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the flush when Python ends
         code = 1
     if code == INTERRUPTED:
         log.error("stopped; nothing was written under the output's name")

@@ -13,13 +13,23 @@ Output = Annotated[
 OutputDirectory = Annotated[
     str, typer.Option("--output", "-o", help="Directory to write.", show_default=False)
 ]
+LARGEST = 2**63 - 1  # what a column of whole numbers holds
+
+
+def within_64_bits(value: int | None) -> int | None:
+    """Exit 2 where a number of things is beyond what the tables can hold."""
+    if value is not None and value > LARGEST:
+        raise typer.BadParameter(f"must be at most 2^63 - 1, {LARGEST}")
+    return value
+
+
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")]
 SamplesPerPrompt = Annotated[
     int | None,
     typer.Option(
-        "--samples-per-prompt", min=1, show_default=False, metavar="N",
+        "--samples-per-prompt", min=1, callback=within_64_bits, show_default=False, metavar="N",
         help="Responses per prompt in training, the n of GRPO. Default: as the table says, else 1.",
     ),
 ]  # fmt: skip

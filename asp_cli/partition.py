@@ -4,14 +4,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from asp_cli.options import Force, Output, Quiet, SamplesPerPrompt, Seed
+from asp_cli.options import Force, Output, Quiet, SamplesPerPrompt, Seed, within_64_bits
 
 
 def command(
     lengths: Annotated[str, typer.Argument(help="Lengths table; `-` is standard input.")],
     output: Output,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Base size of a minibatch, in prompts.")
+        int,
+        typer.Option(min=1, callback=within_64_bits, help="Base size of a minibatch, in prompts."),
     ] = 32,
     slack: Annotated[
         float, typer.Option(min=0, max=1, help="Sizes float within batch size x (1 +- slack).")

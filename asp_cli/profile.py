@@ -14,6 +14,7 @@ from asp_cli.options import (
     Seed,
     refuse_shared_stdio,
     refuse_stdio_directory,
+    within_64_bits,
 )
 
 
@@ -53,6 +54,7 @@ def command(
         int | None,
         typer.Option(
             min=1,
+            callback=within_64_bits,
             metavar="N",
             show_default=False,
             help="Profile at most N prompts, a sample stratified by length. Default: all.",
@@ -64,6 +66,7 @@ def command(
             "--rollouts-per-prompt",
             "--samples-per-prompt",
             min=1,
+            callback=within_64_bits,
             metavar="N",
             show_default=False,
             help="Responses a prompt: that many of --model (default 4), "
@@ -74,6 +77,7 @@ def command(
         int | None,
         typer.Option(
             min=1,
+            callback=within_64_bits,
             metavar="N",
             show_default=False,
             help="The cap of a response. Of --model: default 2048. Of --rollouts: where the file "
@@ -93,6 +97,7 @@ def command(
         int | None,
         typer.Option(
             min=1,
+            callback=within_64_bits,
             show_default=False,
             help="Responses that --model generates together. Default: 16.",
         ),

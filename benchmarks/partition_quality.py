@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from machine import heading
-from stages.predictor.observations import observe
 
 from stages.lengths.table import complete
 from stages.partition.stage import PartitionConfig, partition
 from stages.predictor import embedded
+from stages.predictor.observations import observe
 from stages.tables.io import conform
 from stages.tables.prompts import prompt_hash
 from stages.tables.schemas import Lengths
@@ -47,22 +47,20 @@ def utilization(
 def profile_of(rollouts: pl.DataFrame) -> pl.DataFrame:
     """Rollouts of one model as a profile table, prompts numbered in order of appearance."""
     number = {text: i for i, text in enumerate(dict.fromkeys(rollouts["prompt"]))}
-    cap = (
-        pl.col("max_tokens").fill_null(1 << 40)
-        if "max_tokens" in rollouts.columns
-        else pl.lit(1 << 40)
-    )
+    is_at_cap = pl.col("response_tokens") >= pl.col("max_tokens")
     return rollouts.select(
         pl.col("prompt").replace_strict(number).alias("prompt_id"),
         pl.col("prompt").map_elements(prompt_hash, return_dtype=pl.String).alias("prompt_hash"),
-        "prompt", "model", "sample_index",
-        pl.lit(None, dtype=pl.Int64).alias("prompt_tokens"),
+        "prompt",
+        "model",
+        "sample_index",
+        pl.col("prompt_tokens").cast(pl.Int64),
         pl.col("response_tokens").cast(pl.Int64),
-        pl.when(pl.col("response_tokens") >= cap).then(pl.lit("length")).otherwise(pl.lit("stop")).alias("finish_reason"),
-        cap.cast(pl.Int64).alias("max_response_tokens"),
-        pl.lit(None, dtype=pl.Float64).alias("temperature"),
+        pl.when(is_at_cap).then(pl.lit("length")).otherwise(pl.lit("stop")).alias("finish_reason"),
+        pl.col("max_tokens").alias("max_response_tokens"),
+        "temperature",
         pl.lit(0).alias("policy_version"),
-    ).unique(["prompt_hash", "sample_index"], keep="first", maintain_order=True)  # fmt: skip
+    ).unique(["prompt_hash", "sample_index"], keep="first", maintain_order=True)
 
 
 def main() -> None:
@@ -88,11 +86,13 @@ def measure_model(model: str, profile: pl.DataFrame) -> None:
             samples_per_prompt=pl.lit(3),
         )
         lengths_of_seed.append(conform(frame, Lengths, model, complete))
+    tokens = pl.col("response_tokens")
     per_prompt = profile.group_by("prompt_id").agg(
-        pl.col("response_tokens").sum().alias("total"), pl.col("response_tokens").max().alias("longest"), pl.len()
-    ).sort("prompt_id")  # fmt: skip
+        tokens.sum().alias("total"), tokens.max().alias("longest"), pl.len().alias("count")
+    )
     total, longest, count = (
-        per_prompt[c].to_numpy().astype(float) for c in ("total", "longest", "len")
+        per_prompt.sort("prompt_id")[name].to_numpy().astype(float)
+        for name in ("total", "longest", "count")
     )
     print(f"## {model}: {len(per_prompt)} prompts, {len(profile)} responses\n")
     print("| way to cut | B = 8 | B = 32 |\n|---|---|---|")

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 import polars as pl
@@ -10,7 +10,7 @@ import polars as pl
 from rollout.replay import NUM_SHUFFLES, Measures, ReplayConfig, compare, recorded_lengths
 from stages.balance.stage import BalanceConfig
 from stages.lengths import table as lengths_table
-from stages.partition.stage import PartitionConfig
+from stages.partition.stage import LARGEST_COUNT, PartitionConfig
 from stages.tables.derived import complete_groups, complete_profile
 from stages.tables.errors import AspError, log
 from stages.tables.io import Table, read_table
@@ -40,11 +40,12 @@ def run(schedule: str, lengths: str, profile: str, slots: int, seed: int) -> str
     predicted = read_table(lengths, Lengths, complete)
     observed = read_table(profile, Profile, complete_profile)
     _check_same_prompts(groups, predicted)
-    num_known = len(recorded_lengths(predicted.frame, observed.frame))
-    if not num_known:
+    known = recorded_lengths(predicted.frame, observed.frame)
+    num_known = len(known)
+    if known.keys().isdisjoint(_scheduled(groups)):
         raise AspError(
-            f"{observed.name}: holds no response to any of the {len(predicted.frame)} prompts "
-            f"of {predicted.name}; profile these prompts"
+            f"{observed.name}: holds no response to any of the prompts that {groups.name} "
+            "schedules; profile these prompts"
         )
     if num_known < len(predicted.frame):
         log.warning(
@@ -103,12 +104,27 @@ def _settings(groups: Table) -> tuple[PartitionConfig, BalanceConfig]:
 
 
 def _known(config_class: type, config: dict[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in fields(config_class)}
-    return {name: value for name, value in config.items() if name in names}
+    """The settings that the class has, where their values can be meant: a footer may hold all."""
+    kinds = get_type_hints(config_class)
+    return {n: v for n, v in config.items() if n in kinds and _is_possible(v, kinds[n])}
+
+
+def _is_possible(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if kind is float:
+        return isinstance(value, int | float) and 0 <= value <= 1  # the slack
+    is_count = type(value) is int and 1 <= value <= LARGEST_COUNT
+    return is_count or (value is None and type(None) in get_args(kind))
+
+
+def _scheduled(groups: Table) -> pl.Series:
+    ids = pl.col("prompt_ids").explode(empty_as_null=False).unique()
+    return groups.frame.select(ids).to_series()
 
 
 def _check_same_prompts(groups: Table, lengths: Table) -> None:
-    scheduled = groups.frame.select(pl.col("prompt_ids").explode().unique()).to_series()
+    scheduled = _scheduled(groups)
     missing = scheduled.filter(~scheduled.is_in(lengths.frame["prompt_id"].implode()))
     if len(missing):
         raise AspError(

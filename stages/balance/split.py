@@ -1,10 +1,24 @@
 """Cut minibatches in two where no choice of whole ones fills a train batch exactly."""
 
+from dataclasses import dataclass, replace
+from itertools import count, islice
+
 import numpy as np
 import polars as pl
 
 from stages.balance.problem import Ints
 from stages.costs.model import CostModel
+
+LARGEST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive prompts of a minibatch: all of them, or what is left or taken."""
+
+    source: int  # row of the minibatch
+    first: int
+    num_prompts: int
 
 
 def split_to_fit(
@@ -19,57 +33,78 @@ def split_to_fit(
     Returns:
         The minibatches, the new ones last, and the group of each.
     """
-    rows = minibatches.to_dicts()
+    sizes = minibatches["num_prompts"].to_list()
+    parts = [Part(source, 0, size) for source, size in enumerate(sizes)]
     groups = group_b.tolist()
     excess = excess_g.tolist()
-    next_id = int(minibatches["minibatch_id"].max()) + 1  # type: ignore[arg-type]
     while any(excess):
         over, under = int(np.argmax(excess)), int(np.argmin(excess))
         num_moved = min(excess[over], -excess[under])
         inside = [b for b, g in enumerate(groups) if g == over]
-        b = max(inside, key=lambda b: (rows[b]["num_prompts"], -b))
-        if rows[b]["num_prompts"] <= num_moved:
+        b = max(inside, key=lambda b: (parts[b].num_prompts, -b))
+        part = parts[b]
+        if part.num_prompts <= num_moved:
             # The whole minibatch goes, and the rest in the next round.
-            num_moved = rows[b]["num_prompts"]
+            num_moved = part.num_prompts
             groups[b] = under
         else:
-            moved, rows[b] = _cut(rows[b], num_moved, next_id, cost_model)
-            rows.append(moved)
+            parts.append(replace(part, num_prompts=num_moved))
+            parts[b] = Part(part.source, part.first + num_moved, part.num_prompts - num_moved)
             groups.append(under)
-            next_id += 1
         excess[over] -= num_moved
         excess[under] += num_moved
-    return pl.DataFrame(rows, schema=minibatches.schema), np.array(groups, dtype=np.int64)
+    return _take(minibatches, parts, cost_model), np.array(groups, dtype=np.int64)
 
 
-def _cut(
-    row: dict[str, object], num_first: int, new_id: int, cost_model: CostModel
-) -> tuple[dict[str, object], dict[str, object]]:
-    """The first prompts of a minibatch as a new one, and the rest under the old number."""
-    num_prompts = len(row["prompt_ids"])  # type: ignore[arg-type]
-    first = {"minibatch_id": new_id} | _part(row, slice(0, num_first), num_prompts, cost_model)
-    rest = _part(row, slice(num_first, None), num_prompts, cost_model)
-    return row | first, row | rest
-
-
-def _part(
-    row: dict[str, object], kept: slice, num_prompts: int, cost_model: CostModel
-) -> dict[str, object]:
-    lists = {
-        name: value[kept]
-        for name, value in row.items()
-        if isinstance(value, list) and len(value) == num_prompts
-    }
-    held = len(lists["prompt_ids"])
-    share = held / num_prompts
-    num_samples = round(row["num_samples"] * share)  # type: ignore[operator]
-    tokens = row["predicted_tokens"] * share  # type: ignore[operator]
-    longest = float(row["predicted_longest"])  # type: ignore[arg-type]
+def _take(minibatches: pl.DataFrame, parts: list[Part], cost_model: CostModel) -> pl.DataFrame:
+    """A row a part. Whole minibatches, and columns that don't hold a value a prompt, stay as is."""
+    rows = minibatches[[part.source for part in parts]].with_columns(
+        minibatch_id=_ids(minibatches, parts)
+    )
+    size = pl.Series([part.num_prompts for part in parts], dtype=pl.Int64)
+    share = size / rows["num_prompts"]
+    num_samples = (rows["num_samples"] * share).round().cast(pl.Int64)
+    tokens, longest = rows["predicted_tokens"] * share, rows["predicted_longest"]
     paid = num_samples * longest
-    return lists | {
-        "num_prompts": held,
+    seconds = cost_model.minibatch_seconds(
+        longest.to_numpy(), num_samples.to_numpy().astype(np.float64)
+    )
+    is_whole = size == rows["num_prompts"]
+    cut = {
         "num_samples": num_samples,
         "predicted_tokens": tokens,
-        "predicted_seconds": cost_model.minibatch_seconds(longest, float(num_samples)),
-        "predicted_utilization": tokens / paid if paid else 1.0,
+        "predicted_seconds": pl.Series(seconds),
+        "predicted_utilization": (tokens / paid)
+        .clip(0.0, 1.0)
+        .zip_with(paid > 0, pl.Series([1.0])),
     }
+    start = pl.Series([part.first for part in parts], dtype=pl.Int64)
+    return rows.with_columns(
+        *(rows[name].zip_with(is_whole, values).alias(name) for name, values in cut.items()),
+        *(
+            pl.col(name).list.slice(pl.lit(start), pl.lit(size))
+            for name in _columns_a_prompt(minibatches)
+        ),
+        num_prompts=size,
+    )
+
+
+def _columns_a_prompt(minibatches: pl.DataFrame) -> list[str]:
+    """The columns that hold a list with a value a prompt in every row."""
+    return [
+        name
+        for name, dtype in minibatches.schema.items()
+        if isinstance(dtype, pl.List)
+        and (minibatches[name].list.len() == minibatches["num_prompts"]).all()
+    ]
+
+
+def _ids(minibatches: pl.DataFrame, parts: list[Part]) -> pl.Series:
+    """New minibatches are numbered on from the largest number, or from 0 where none are above."""
+    ids = minibatches["minibatch_id"]
+    num_new = len(parts) - len(ids)
+    largest = int(ids.max())  # type: ignore[arg-type]
+    used = set(ids)
+    start = largest + 1 if largest <= LARGEST_ID - num_new else 0
+    new = list(islice((number for number in count(start) if number not in used), num_new))
+    return pl.concat([ids, pl.Series(ids.name, new, dtype=ids.dtype)])

@@ -7,7 +7,8 @@ algorithm is ours).
     asp balance minibatches.parquet --group-size 8 -o groups.parquet
 """
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, astuple, dataclass
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from stages.tables.io import Table, check_output, read_table, write_table
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Groups, Minibatches
 
+LARGEST_LOAD = 1e200  # seconds or tokens; sums and products with prompts stay finite
 Load = Literal["seconds", "tokens"]
 Method = Literal["balanced", "sorted", "shuffled", "snake"]
 
@@ -124,6 +126,11 @@ def _place(problem: Problem, group_b: Ints, config: BalanceConfig) -> tuple[Ints
 
 def _problem(minibatches: pl.DataFrame, config: BalanceConfig) -> Problem:
     load_b = minibatches[f"predicted_{config.load}"].to_numpy().astype(np.float64)
+    if load_b.max() > LARGEST_LOAD:
+        raise AspError(
+            f"the minibatches table: column 'predicted_{config.load}' holds {load_b.max():g}, "
+            f"which is above {LARGEST_LOAD:g} and cannot be added up; correct it"
+        )
     if config.prompts_per_group is None:
         weight_b, capacity = np.ones(len(load_b), dtype=np.int64), config.group_size
     else:
@@ -203,9 +210,11 @@ def _cost_model(table: Table) -> CostModel:
     """The cost model that partition used, if the file tells."""
     origin = table.provenance.ancestor("partition") if table.provenance else None
     try:
-        return CostModel(**origin.config["cost_model"]) if origin else CostModel()
-    except (KeyError, TypeError):
-        return CostModel()
+        model = CostModel(**origin.config["cost_model"]) if origin else CostModel()
+        is_usable = all(0 <= float(value) < math.inf for value in astuple(model))
+    except (KeyError, TypeError, ValueError):
+        is_usable = False
+    return model if is_usable else CostModel()
 
 
 def _report(

@@ -18,6 +18,7 @@ import polars as pl
 from stages.tables.errors import AspError
 
 Rule = Literal["keep", "repeat", "drop"]
+MOST_REPEATS = 1_000  # of each prompt in one train batch: more is a slip of the keyboard
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def treat(plan: pl.DataFrame, train_batch_size: int, rule: Rule) -> Treated:
     """Apply a rule to a plan.
 
     Raises:
-        AspError: drop would leave an epoch without a row.
+        AspError: drop would leave an epoch without a row; repeat would fill a train batch with
+            hardly anything but repeats.
     """
     if rule == "keep":
         return _keep(plan, train_batch_size)
@@ -46,6 +48,12 @@ def treat(plan: pl.DataFrame, train_batch_size: int, rule: Rule) -> Treated:
             pieces.append(rows)
         elif rule == "repeat":
             missing = train_batch_size - rest
+            if missing > MOST_REPEATS * len(rows):
+                raise AspError(
+                    f"--remainder repeat: epoch {epoch} has {len(rows)} prompts, which would each "
+                    f"be repeated {missing // len(rows)} times to fill a train batch of "
+                    f"{train_batch_size}; give a smaller --train-batch-size"
+                )
             first_row = sum(map(len, pieces)) + len(rows)
             pieces += [rows, _first_rows(rows, missing)]
             account.append({"epoch": epoch, "first_row": first_row, "num_rows": missing})

@@ -20,9 +20,8 @@ from stages.emit.rows_jsonl import JsonLines
 from stages.emit.rows_parquet import ParquetRows
 from stages.tables.errors import AspError, first_few
 from stages.tables.io import STDIO, read_bytes
-from stages.tables.prompts import canonical_text, prompt_hash
+from stages.tables.prompts import canonical_text, is_json_lines, prompt_hash
 
-PARQUET_MAGIC = b"PAR1"
 HEAD_BYTES = 64
 Ints = NDArray[np.int64]
 
@@ -59,7 +58,7 @@ def open_rows(path: str, column: str) -> Iterator[UserRows]:
         source.seek(0)
         head = source.read(HEAD_BYTES)
         source.seek(0)
-        is_jsonl = head[:4] != PARQUET_MAGIC and head.lstrip().startswith(b"{")
+        is_jsonl = is_json_lines(head)
         rows: UserRows = (JsonLines if is_jsonl else ParquetRows)(name, sha256, source, column)
         if not len(rows):
             raise AspError(f"{name}: holds no prompts: it has zero rows")
@@ -71,11 +70,19 @@ def _open(path: str) -> tuple[str, io.BufferedIOBase]:
         name, data = read_bytes(path)
         return name, io.BytesIO(data)
     try:
-        return path, open(path, "rb")
+        return path, _seekable(open(path, "rb"))
     except IsADirectoryError:
         raise AspError(f"{path}: is a directory; a file is needed here") from None
     except OSError as error:
         raise AspError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _seekable(file: io.BufferedReader) -> io.BufferedIOBase:
+    """The file itself, or what a pipe holds: rows are read more than once."""
+    if file.seekable():
+        return file
+    with file:
+        return io.BytesIO(file.read())
 
 
 def hash_prompts(rows: UserRows, column: str) -> list[str]:

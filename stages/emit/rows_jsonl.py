@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.tables.errors import AspError
+from stages.tables.prompts import BYTE_ORDER_MARK
 
 NEWLINE = b"\n"
 
@@ -42,8 +43,10 @@ class JsonLines:
 
     def _records(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Where each row starts, in bytes, and what it holds."""
+        # A byte order mark belongs to the file, not to its first row, which may move.
         self._source.seek(0)
-        start = 0
+        start = len(BYTE_ORDER_MARK) if self._source.read(3) == BYTE_ORDER_MARK else 0
+        self._source.seek(start)
         for number, line in enumerate(self._source, start=1):
             if line.strip():
                 yield start, self._parse(line, number)
@@ -52,7 +55,7 @@ class JsonLines:
     def _parse(self, line: bytes, number: int) -> dict[str, object]:
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AspError(f"{self.name}: line {number} is not JSON: {error}; mend it") from None
         if not isinstance(record, dict):
             raise AspError(f"{self.name}: line {number} is not a JSON object: {str(record)[:40]}")

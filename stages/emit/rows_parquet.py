@@ -49,10 +49,11 @@ class ParquetRows:
         with self._readable(head):
             self._file = pq.ParquetFile(source, pre_buffer=False, buffer_size=READ_BUFFER_BYTES)
             self._schema: pa.Schema = self._file.schema_arrow
-        if column not in self._schema.names:
+        num_columns = self._schema.names.count(column)
+        if num_columns != 1:
             raise AspError(
-                f"{name}: no column {column!r} (--prompt-column); "
-                f"it has {', '.join(self._schema.names) or 'no columns'}"
+                f"{name}: {num_columns or 'no'} column{'s' * (num_columns > 1)} {column!r} "
+                f"(--prompt-column); it has {', '.join(self._schema.names) or 'no columns'}"
             )
         self.has_text_prompts = bool(carrier(self._schema.field(column).type) == pa.large_string())
 
@@ -63,6 +64,8 @@ class ParquetRows:
     def prompts(self) -> Iterator[object]:
         """Each row's prompt, as polars makes it a Python object, which profile and predict do."""
         for batch in self._batches([self._column]):
+            with self._readable():
+                batch.validate(full=True)  # polars trusts text to be UTF-8
             prompt = pl.from_arrow(pa.Table.from_batches([batch]).select([self._column]))
             yield from prompt.to_series().to_list()  # type: ignore[union-attr]
 

@@ -39,12 +39,12 @@ def _settings(frame: pl.DataFrame, provenance: Provenance | None) -> dict[str, A
     """
     cut = _config_of(provenance, "partition")
     dealt = _config_of(provenance, "balance")
-    prompts_per_group = dealt.get("prompts_per_group")
+    prompts_per_group = _count(dealt, "prompts_per_group")
     return {
         "samples_per_prompt": _samples_per_prompt(frame),
-        "batch_size": cut.get("batch_size"),
+        "batch_size": _count(cut, "batch_size"),
         "slack": cut.get("slack"),
-        "group_size": dealt.get("group_size") if prompts_per_group is None else None,
+        "group_size": _count(dealt, "group_size") if prompts_per_group is None else None,
         "prompts_per_group": prompts_per_group,
         "cost_model": cut.get("cost_model"),
         "lag_bound": None,
@@ -54,6 +54,12 @@ def _settings(frame: pl.DataFrame, provenance: Provenance | None) -> dict[str, A
 def _config_of(provenance: Provenance | None, stage: str) -> dict[str, Any]:
     origin = provenance.ancestor(stage) if provenance else None
     return origin.config if origin else {}
+
+
+def _count(config: dict[str, Any], name: str) -> int | None:
+    """A number of at least 1; None for anything else that a footer written by others may hold."""
+    value = config.get(name)
+    return value if type(value) is int and value >= 1 else None
 
 
 def _samples_per_prompt(frame: pl.DataFrame) -> int | None:

@@ -21,7 +21,15 @@ from stages.emit.trainer import Handover, Trainer
 from stages.emit.trainers import TRAINERS
 from stages.tables.derived import complete_groups
 from stages.tables.errors import AspError
-from stages.tables.io import check_directory, check_output, new_directory, read_table, write_table
+from stages.tables.io import (
+    STDIO,
+    check_directory,
+    check_output,
+    new_directory,
+    read_table,
+    to_parquet,
+    write_table,
+)
 from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
 from stages.tables.schemas import Groups, Schedule
 
@@ -87,12 +95,23 @@ def run_for_trainer(
         force: Replace a directory that emit wrote before.
     """
     check_directory(output, force, sidecar.SIDECAR_FILE)
+    _check_apart(output, source, prompts)
     schedule = make_schedule(read_table(source, Groups, complete_groups))
     with open_rows(prompts, config.prompt_column) as rows:
         handover = plan_handover(schedule, rows, config)
         with new_directory(output, force, sidecar.SIDECAR_FILE) as folder:
             _fill(folder, schedule, rows, handover, TRAINERS[trainer])
     report.say_handover(TRAINERS[trainer], handover, schedule)
+
+
+def _check_apart(output: str, *inputs: str) -> None:
+    """An input inside the directory would go with it when --force replaces that."""
+    for path in inputs:
+        if path != STDIO and Path(output).resolve() in Path(path).resolve().parents:
+            raise AspError(
+                f"{path}: lies in {output}, which --force replaces as a whole; move it, or give "
+                "another --output"
+            )
 
 
 def _fill(
@@ -103,7 +122,7 @@ def _fill(
     trainer: Trainer,
 ) -> None:
     canonical = folder / SCHEDULE_FILE
-    write_table(schedule.frame, Schedule, str(canonical), schedule.provenance, force=False)
+    canonical.write_bytes(to_parquet(schedule.frame, Schedule, schedule.provenance))
     rows.write(handover.treated.plan["prompt_id"].to_numpy(), folder)
     inputs = {
         "groups": schedule.provenance.inputs[0].sha256,

@@ -22,6 +22,8 @@ Ints = NDArray[np.int64]
 REACH = 9.0  # deviations beyond which a normal's mass (1e-19) is left out
 NUM_NODES = 48  # quadrature nodes along the log length
 BLOCK = 160_000  # prompts integrated at a time
+SIGMA_CEILING = 1e6  # deviations of the log length above which it is never between 1 and the cap
+LOG_SMALLEST = -30.0  # log of a length below which nothing is integrated: 1e-13 tokens
 LOG_FLOOR = -60.0  # log of a probability taken for zero
 _Z = np.linspace(-REACH, REACH, 3601)  # grid on which the longest's distribution is tabulated
 
@@ -33,15 +35,21 @@ def expected_tokens(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> Floats:
     """
     mu_p, sigma_p, cap_p = np.broadcast_arrays(mu_p, sigma_p, cap_p)
     z_p = _cap_z(mu_p, sigma_p, cap_p)
-    # The product is taken in logs: its first factor overflows where the second vanishes.
-    below_p = np.exp(np.minimum(mu_p + sigma_p**2 / 2 + log_ndtr(z_p - sigma_p), np.log(cap_p)))
+    # The product is taken in logs: its first factor overflows where the second vanishes. Of a
+    # sigma so large that the logs cancel, hardly any mass lies between 1 token and the cap.
+    s_p = np.minimum(sigma_p, SIGMA_CEILING)
+    log_below_p = mu_p + s_p**2 / 2 + log_ndtr(z_p - s_p)
+    log_below_p = np.where(sigma_p > SIGMA_CEILING, -np.inf, log_below_p)
+    below_p = np.exp(np.minimum(log_below_p, np.log(cap_p)))
     expected_p: Floats = np.minimum(below_p + cap_p * ndtr(-z_p), cap_p)
     return expected_p
 
 
 def quantile(mu_p: Floats, sigma_p: Floats, cap_p: Floats, level: float) -> Floats:
     """The length [tokens] that a response stays within with probability `level` in (0, 1)."""
-    length_p: Floats = np.exp(np.minimum(mu_p + sigma_p * ndtri(level), np.log(cap_p)))
+    with np.errstate(over="ignore"):
+        log_length_p = mu_p + sigma_p * ndtri(level)
+    length_p: Floats = np.exp(np.minimum(log_length_p, np.log(cap_p)))
     return length_p
 
 
@@ -106,14 +114,16 @@ def expected_longest_of_sets(
             num_samples, offsets[:-1], low_i[block], high_i[block],
         )  # fmt: skip
         np.add.at(longest, set_i[block], integral_i)
-    return longest
+    return np.minimum(longest, np.maximum.reduceat(cap_p, starts[:-1]))
 
 
 def _reach(
     mu_p: Floats, sigma_p: Floats, log_cap_p: Floats, starts: Ints, deviations: float
 ) -> Floats:
     """Log length that each set's longest does not fall short of (below 0) or exceed (above 0)."""
-    return np.maximum.reduceat(np.minimum(mu_p + deviations * sigma_p, log_cap_p), starts[:-1])
+    with np.errstate(over="ignore"):
+        reach_p = mu_p + deviations * sigma_p
+    return np.maximum.reduceat(np.minimum(reach_p, log_cap_p), starts[:-1])
 
 
 def _intervals(
@@ -125,6 +135,8 @@ def _intervals(
     """
     low = _reach(mu_p, sigma_p, log_cap_p, starts, -REACH)
     high = _reach(mu_p, sigma_p, log_cap_p, starts, REACH)
+    # A wide interval would leave too few nodes where the tokens are.
+    low = np.maximum(low, np.minimum(high, LOG_SMALLEST))
     sets = np.arange(len(low))
     set_p = np.repeat(sets, np.diff(starts))
     point = np.concatenate((low, high, np.clip(log_cap_p, low[set_p], high[set_p])))

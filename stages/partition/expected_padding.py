@@ -60,8 +60,12 @@ def price_windows(
 def _token_grid(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> tuple[Floats, Floats]:
     """Log-spaced lengths that hold all the chance, and trapezoid weights of dt = t d(log t)."""
     log_cap_p = np.log(cap_p)
-    low = np.min(np.minimum(mu_p - LOW_REACH * sigma_p, log_cap_p))
-    high = np.max(np.minimum(mu_p + lognormal.REACH * sigma_p, log_cap_p))
+    with np.errstate(over="ignore"):
+        low = np.min(np.minimum(mu_p - LOW_REACH * sigma_p, log_cap_p))
+        high = np.max(np.minimum(mu_p + lognormal.REACH * sigma_p, log_cap_p))
+    # A wide grid would leave too few points where the tokens are.
+    low = max(float(low), lognormal.LOG_SMALLEST)
+    high = max(float(high), low + 1.0)
     # The chance to be above t jumps to 0 at the cap: the last point lies just below it.
     log_t_q = np.linspace(low, high - 1e-9, NUM_POINTS)
     weight_q = (high - low) / (NUM_POINTS - 1) * np.exp(log_t_q)

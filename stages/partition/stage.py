@@ -25,7 +25,7 @@ from stages.partition.programme import Cost, Floats, Ints, Partition, cut_freely
 from stages.tables.errors import AspError, log
 from stages.tables.io import check_output, read_table, write_table
 from stages.tables.provenance import Input, Provenance
-from stages.tables.schemas import Lengths, Minibatches
+from stages.tables.schemas import Groups, Lengths, Minibatches
 
 Objective = Literal["expected-padding", "utilization", "padding", "seconds"]
 Key = Literal["upper", "longest", "expected"]
@@ -34,6 +34,8 @@ Method = Literal["exact", "fixed", "random"]
 UPPER_LEVEL = 0.98  # of the quantile that the sort key `upper` is
 LARGEST_EXPONENT = 700.0  # exp of more is no number any longer
 MOST_PRICES = 2**27  # candidate minibatches priced, 1 GiB of them
+LARGEST_COUNT = 2**53  # responses; floats hold every whole number up to it
+LARGEST_LENGTH = 1e200  # tokens; far above any cap, and sums stay finite
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def partition(
         The minibatches table, and what is to be said of it: objective, count, gap.
     """
     num_samples = _samples_per_prompt(lengths)
+    _check_sums(lengths, num_samples)
     sizes = sizes_for(len(lengths), config.batch_size, config.slack)
     if config.method == "exact":
         order = _ascending(lengths, config.sort_by)
@@ -115,7 +118,8 @@ def partition(
             if config.method == "fixed"
             else np.random.default_rng(config.seed).permutation(len(lengths))
         )
-        ends = np.append(np.arange(config.batch_size, len(order), config.batch_size), len(order))
+        step = min(config.batch_size, len(order))
+        ends = np.append(np.arange(step, len(order), step), len(order))
         results = {"objective": config.method}
     minibatches = describe_minibatches(lengths, order, ends, num_samples)
     results |= {
@@ -154,6 +158,22 @@ def _sort_key(lengths: pl.DataFrame, by: Key) -> pl.Series:
         exponent = lengths.select(pl.col("mu") + deviations * pl.col("sigma")).to_series()
         return exponent.clip(upper_bound=LARGEST_EXPONENT).exp()
     return lengths["expected_tokens" if by == "expected" else "expected_longest"]
+
+
+def _check_sums(lengths: pl.DataFrame, num_samples: int) -> None:
+    """Refuse what adds up to more than the columns of the minibatches table can hold."""
+    if len(lengths) * num_samples >= LARGEST_COUNT:
+        raise AspError(
+            f"the lengths table: {num_samples} samples_per_prompt for {len(lengths)} prompts are "
+            "more responses than can be counted exactly (2^53); give --samples-per-prompt N"
+        )
+    for column in ("expected_tokens", "expected_longest"):
+        largest = float(lengths.get_column(column).max())  # type: ignore[arg-type]
+        if largest > LARGEST_LENGTH:
+            raise AspError(
+                f"the lengths table: column {column!r} holds {largest:g}, which is above "
+                f"{LARGEST_LENGTH:g} and cannot be added up; correct it"
+            )
 
 
 def _ascending(lengths: pl.DataFrame, by: Key) -> Ints:
@@ -228,6 +248,13 @@ def describe_minibatches(
     samples_b = num_samples * sizes
     paid_b = samples_b * longest_b
     extra = [c for c in ordered.columns if c not in Lengths.column_names()]
+    clashing = [c for c in extra if c in Groups.column_names()]
+    if clashing:
+        log.warning(
+            "column %s of the lengths table is left out: its name has a meaning of its own in the "
+            "tables of the next stages; rename it to keep it", ", ".join(map(repr, clashing)),
+        )  # fmt: skip
+    extra = [c for c in extra if c not in clashing]
     held = ordered.select(
         pl.Series("minibatch_id", np.repeat(np.arange(len(ends)), sizes)),
         pl.col("prompt_id").alias("prompt_ids"),

@@ -1,0 +1,1 @@
+"""Response lengths learned from a profile (`train`) and told for every prompt (`predict`)."""

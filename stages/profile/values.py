@@ -11,6 +11,7 @@ import polars as pl
 
 from stages.tables.errors import AspError, first_few
 
+LARGEST = 2**53  # floats hold every whole number up to it
 FINISH_REASONS = {
     "stop": ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "tool_calls"),
     "length": ("length", "max_tokens", "max_length", "model_length"),
@@ -41,10 +42,12 @@ def numbers(
     known = given.fill_nan(None)
     is_fine = (known >= least) & known.is_finite()
     if is_whole:
-        is_fine &= known == known.floor()
+        is_fine &= (known == known.floor()) & (known <= LARGEST)
     is_fine = is_fine.fill_null(not is_required)
     if not is_fine.all():
-        what = f"{'whole numbers' if is_whole else 'numbers'} of at least {least:g}"
+        what = f"numbers of at least {least:g}"
+        if is_whole:
+            what = f"whole numbers from {least:g} to 2^53"
         refuse(~is_fine, [_shown(v) for v in values.filter(~is_fine)], where, rows, f"not {what}")
     return known.cast(dtype)
 
@@ -83,7 +86,7 @@ def names(values: pl.Series) -> pl.Series:
         whole = values.cast(pl.Int64, strict=False)
         if (whole.cast(values.dtype) == values).fill_null(True).all():
             values = whole
-    if values.dtype.is_nested() or values.dtype == pl.Object:
+    if values.dtype.is_nested() or values.dtype in (pl.Object, pl.Binary, pl.Duration):
         listed = values.to_list()
         return pl.Series(
             values.name,

@@ -21,5 +21,10 @@ class AspError(Exception):
 def first_few(values: object, limit: int = 3) -> str:
     """Render the first values of an iterable for a message: `3, 7, 9, ...`."""
     items = list(values)  # type: ignore[call-overload]
-    text = ", ".join(str(item) for item in items[:limit])
-    return text + (", ..." if len(items) > limit else "")
+    return ", ".join(map(shorten, items[:limit])) + (", ..." if len(items) > limit else "")
+
+
+def shorten(value: object, limit: int = 200) -> str:
+    """Render a value for a message, cut where it is long: a cell may hold a whole book."""
+    text = str(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

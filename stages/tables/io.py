@@ -9,6 +9,7 @@ under its name whole or not at all. `-` is standard input or output.
 import hashlib
 import io
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -40,14 +41,31 @@ class Table:
 
 def read_bytes(path: str) -> tuple[str, bytes]:
     """Read a file, or standard input for `-`; return its name for messages and its bytes."""
-    if path == STDIO:
-        return "standard input", sys.stdin.buffer.read()
+    name = "standard input" if path == STDIO else path
     try:
-        return path, Path(path).read_bytes()
+        return name, _standard_input() if path == STDIO else Path(path).read_bytes()
     except IsADirectoryError:
-        raise AspError(f"{path}: is a directory; a file is needed here") from None
+        raise AspError(f"{name}: is a directory; a file is needed here") from None
     except OSError as error:
-        raise AspError(f"{path}: cannot be read: {error.strerror}") from None
+        raise AspError(f"{name}: cannot be read: {error.strerror}") from None
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise AspError("standard input: is closed, but `-` reads there; give a file")
+    return sys.stdin.buffer.read()
+
+
+def _write_to_standard_output(data: memoryview) -> None:
+    if sys.stdout is None:
+        raise AspError("standard output: is closed, but `-` writes there; give --output a file")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # whoever read it has gone, on purpose as a rule
+    except OSError as error:
+        raise AspError(f"standard output: cannot be written: {error.strerror}") from None
 
 
 def parse_parquet(name: str, data: bytes, columns: list[str] | None = None) -> pl.DataFrame:
@@ -66,13 +84,13 @@ def parquet_columns(name: str, data: bytes) -> list[str]:
 def _parquet_errors(name: str, data: bytes) -> Iterator[None]:
     try:
         yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         if not data:
             reason = "it is empty"
         elif data[:4] != b"PAR1":
             reason = "it does not start as one (a CSV or JSON file under this name?)"
         else:
-            reason = "it is damaged or cut short"
+            reason = f"it is damaged or cut short, or not to be read here ({str(error)[:120]})"
         raise AspError(f"{name}: not a Parquet file: {reason}; write it again") from None
 
 
@@ -131,43 +149,55 @@ def write_table(
     Raises:
         AspError: The output exists and `force` is not set, or cannot be written.
     """
+    data = to_parquet(frame, schema, provenance)
+    if path == STDIO:
+        _write_to_standard_output(data)
+        return
+    with new_file(path, force) as temporary:
+        temporary.write_bytes(data)
+
+
+def to_parquet(frame: pl.DataFrame, schema: type[dy.Schema], provenance: Provenance) -> memoryview:
+    """Validate a frame and render it as Parquet with its provenance."""
     frame = conform(frame, schema, f"the {table_name(schema)} table to write")
     buffer = io.BytesIO()
     frame.write_parquet(buffer, metadata={FOOTER_KEY: provenance.to_json()})
-    if path == STDIO:
-        sys.stdout.buffer.write(buffer.getbuffer())
-        sys.stdout.buffer.flush()
-        return
-    with new_file(path, force) as temporary:
-        temporary.write_bytes(buffer.getbuffer())
+    return buffer.getbuffer()
 
 
 def check_output(path: str, force: bool) -> None:
     """Fail early, before long work, where a file could not be written at the end."""
     if path != STDIO:
-        if Path(path).is_dir():
-            raise AspError(f"{path}: is a directory; the output here is a file")
-        _check_place(path, force)
+        with _cannot_write(path):
+            if Path(path).is_dir() or path.endswith(os.sep):
+                raise AspError(f"{path}: is a directory; the output here is a file")
+            if Path(path).exists() and not Path(path).is_file():
+                raise AspError(
+                    f"{path}: is a device or a pipe, which cannot be replaced by a file; "
+                    "give `-` for standard output, or another --output"
+                )
+            _check_place(path, force)
 
 
 def check_directory(path: str, force: bool, marker: str) -> None:
     """As `check_output`, for a directory that holds the file `marker`."""
     target = Path(path)
-    if target.exists() and not target.is_dir():
-        raise AspError(f"{path}: is a file; the output here is a directory")
-    _check_place(path, force)
-    if target.is_dir() and any(target.iterdir()) and not (target / marker).is_file():
-        raise AspError(
-            f"{path}: holds files but no {marker}, so the toolchain did not write it and will not "
-            "replace it; give another --output"
-        )
+    with _cannot_write(path):
+        if target.exists() and not target.is_dir():
+            raise AspError(f"{path}: is a file; the output here is a directory")
+        _check_place(path, force)
+        if target.is_dir() and any(target.iterdir()) and not (target / marker).is_file():
+            raise AspError(
+                f"{path}: holds files but no {marker}, so the toolchain did not write it and will "
+                "not replace it; give another --output"
+            )
 
 
 def _check_place(path: str, force: bool) -> None:
     target = Path(path)
     if target.exists() and not force:
         raise AspError(f"{path}: exists already; give --force to replace it, or another --output")
-    parent = target.absolute().parent
+    parent = _place(path).parent
     if not parent.is_dir():
         raise AspError(f"{path}: the folder {parent} does not exist; create it first")
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -179,14 +209,13 @@ def new_file(path: str, force: bool) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it there if the block succeeds."""
     check_output(path, force)
     temporary = _temporary_path(path)
-    try:
-        yield temporary
-        _flush_to_disk(temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise _cannot_write(path, error) from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _cannot_write(path):
+        try:
+            yield temporary
+            _flush_to_disk(temporary)
+            os.replace(temporary, _place(path))
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -197,24 +226,24 @@ def new_directory(path: str, force: bool, marker: str) -> Iterator[Path]:
     must be one that the toolchain wrote.
     """
     check_directory(path, force, marker)
-    target = Path(path)
+    target = _place(path)
     temporary, replaced = _temporary_path(path), _temporary_path(path, "old")
-    try:
-        temporary.mkdir()
-        yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                _flush_to_disk(file)
-        if target.exists():
-            os.replace(target, replaced)
-        os.replace(temporary, target)
-    except OSError as error:
-        if replaced.exists() and not target.exists():
-            os.replace(replaced, target)
-        raise _cannot_write(path, error) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+    with _cannot_write(path):
+        try:
+            temporary.mkdir()
+            yield temporary
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    _flush_to_disk(file)
+            if target.exists():
+                os.replace(target, replaced)
+            os.replace(temporary, target)
+        finally:
+            # Also after Ctrl-C: between the two renames the old directory is all there is.
+            if replaced.exists() and not target.exists():
+                os.replace(replaced, target)
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(replaced, ignore_errors=True)
 
 
 def hash_directory(path: Path) -> str:
@@ -227,9 +256,18 @@ def hash_directory(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _place(path: str) -> Path:
+    """Where an output lies: what a symbolic link points to is written, the link stays."""
+    return Path(path).resolve() if Path(path).is_symlink() else Path(path).absolute()
+
+
 def _temporary_path(path: str, kind: str = "new") -> Path:
-    target = Path(path).absolute()
-    return target.with_name(f".{target.name}.{os.getpid()}.{kind}.tmp")
+    """A name that no other run has: process ids come again in containers, after a kill too.
+
+    Of the target's name only the start, since file systems allow 255 bytes.
+    """
+    target = _place(path)
+    return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.{kind}.tmp")
 
 
 def _flush_to_disk(file: Path) -> None:
@@ -241,5 +279,11 @@ def _flush_to_disk(file: Path) -> None:
         os.close(descriptor)
 
 
-def _cannot_write(path: str, error: OSError) -> AspError:
-    return AspError(f"{path}: cannot be written: {error.strerror or error}; nothing was left there")
+@contextmanager
+def _cannot_write(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AspError(
+            f"{path}: cannot be written: {error.strerror or error}; nothing was left there"
+        ) from None

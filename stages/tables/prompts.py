@@ -18,6 +18,7 @@ from stages.tables.io import conform, parquet_columns, parse_parquet, read_bytes
 from stages.tables.schemas import Prompts
 
 DEFAULT_PROMPT_COLUMN = "prompt"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin UTF-8 with it
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def read_prompts(path: str, column: str = DEFAULT_PROMPT_COLUMN) -> PromptFile:
     texts = [canonical_text(prompt) for prompt in raw]
     unusable = [row for row, text in enumerate(texts) if text is None]
     _refuse(name, column, "neither text nor a list of {role, content}", unusable)
+    halves = [row for row, text in enumerate(texts) if text and not _is_unicode(text)]
+    _refuse(name, column, "no text: they hold half of a surrogate pair", halves)
     empty = [row for row, text in enumerate(texts) if not (text or "").strip()]
     _refuse(name, column, "empty", empty)
     canonical = pl.DataFrame(
@@ -99,14 +102,14 @@ def parse_records(name: str, data: bytes) -> pl.DataFrame:
     """
     if not is_json_lines(data):
         return parse_parquet(name, data)
-    records = parse_json_lines(name, data)
+    records = [_with_unicode(record) for record in parse_json_lines(name, data)]
     columns = list(dict.fromkeys(key for record in records for key in record))
     return pl.DataFrame([_series(c, [record.get(c) for record in records]) for c in columns])
 
 
 def is_json_lines(data: bytes) -> bool:
     """Whether the bytes start as a JSON object rather than as Parquet."""
-    return data[:4] != b"PAR1" and data[:64].lstrip().startswith(b"{")
+    return data[:4] != b"PAR1" and data[:64].removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
 
 
 def parse_json_lines(name: str, data: bytes) -> list[dict[str, Any]]:
@@ -117,12 +120,29 @@ def parse_json_lines(name: str, data: bytes) -> list[dict[str, Any]]:
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AspError(f"{name}: line {number} is not JSON: {error}; correct it") from None
         if not isinstance(record, dict):
             raise AspError(f"{name}: line {number} is not a JSON object: {str(record)[:40]}")
         records.append(record)
     return records
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether text is free of half surrogate pairs, which JSON can escape but UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _with_unicode(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with `?` for half surrogate pairs: responses that were cut may end in one."""
+    text = json.dumps(record, ensure_ascii=False)
+    if _is_unicode(text):
+        return record
+    return dict(json.loads(text.encode("utf-8", "replace")))
 
 
 def _read_column(name: str, data: bytes, column: str) -> list[Any]:

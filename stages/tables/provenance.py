@@ -98,8 +98,14 @@ class Provenance:
         """The provenance in a Parquet file's footer; None where there is none to be read."""
         try:
             footer = pl.read_parquet_metadata(io.BytesIO(parquet)).get(FOOTER_KEY)
-            return cls.from_dict(json.loads(footer)) if footer else None
-        except (pl.exceptions.PolarsError, ValueError, KeyError, TypeError, AttributeError):
+            found = cls.from_dict(json.loads(footer)) if footer else None
+            if found:
+                found.to_json().encode()  # the next stage must be able to carry it along
+            return found
+        except (
+            pl.exceptions.PolarsError, ValueError, KeyError, TypeError, AttributeError,
+            RecursionError,
+        ):  # fmt: skip
             return None
 
     def ancestor(self, stage: str) -> "Provenance | None":

@@ -6,7 +6,7 @@ from typing import Any
 import dataframely as dy
 import polars as pl
 
-from stages.tables.errors import AspError, first_few
+from stages.tables.errors import AspError, first_few, shorten
 from stages.tables.schemas import table_name
 
 ROW = "row"  # name of the row-number column while a breach is being located
@@ -23,7 +23,8 @@ def cast_losslessly(frame: pl.DataFrame, schema: type[dy.Schema], name: str) -> 
 
 
 def _cast(values: pl.Series, dtype: Dtype, name: str) -> pl.Series:
-    if values.dtype in (dtype, pl.Null):
+    is_null_lists = values.dtype == pl.List(pl.Null) and isinstance(dtype, pl.List)
+    if values.dtype in (dtype, pl.Null) or is_null_lists:
         return values.cast(dtype)
     where = f"{name}: column {values.name!r}"
     if _family(values.dtype) != _family(dtype):
@@ -31,10 +32,11 @@ def _cast(values: pl.Series, dtype: Dtype, name: str) -> pl.Series:
     cast = values.cast(dtype, strict=False)
     is_kept = cast.cast(values.dtype, strict=False).eq_missing(values)
     if not is_kept.all():
+        lost = values.filter(~is_kept).to_list()
         raise AspError(
             f"{where} holds {values.dtype}, but {_in_words(dtype)} is needed: "
-            f"{(~is_kept).sum()} of {len(values)} values are none, first in row "
-            f"{first_few((~is_kept).arg_true())} (from 0): {first_few(values.filter(~is_kept))}"
+            f"{len(lost)} of {len(values)} values are none, first in row "
+            f"{first_few((~is_kept).arg_true())} (from 0): {first_few(lost)}"
         )
     return cast
 
@@ -105,9 +107,11 @@ def _rule_in_words(rule: str, schema: type[dy.Schema]) -> str:
     if not condition:
         return rule.replace("_", " ")
     spec = schema.columns()[column]
+    inner = getattr(spec, "inner", None)
     words = {
         "nullability": "must not be null",
         "inner_nullability": "must hold no null",
+        "inner_min": f"must hold nothing below {getattr(inner, 'min', None)}",
         "nan": "must not be NaN",
         "inf": "must be finite",
         "min": f"must be at least {getattr(spec, 'min', None)}",
@@ -120,6 +124,5 @@ def _rule_in_words(rule: str, schema: type[dy.Schema]) -> str:
 def _shorten(row: Mapping[str, object], columns: list[str]) -> str:
     pairs = []
     for column in columns:
-        text = str(row[column])
-        pairs.append(f"{column}={text if len(text) <= 40 else text[:37] + '...'}")
+        pairs.append(f"{column}={shorten(row[column], 40)}")
     return " ".join(pairs)

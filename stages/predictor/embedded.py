@@ -1,0 +1,144 @@
+"""How long will the responses be, from the text alone, on a CPU and with nothing to download?
+
+mu is a mean of two predictors of the log length: a censored ridge (`ridge.py`) and extremely
+randomised trees (`forest.py`), the latter grown on what the ridge makes of cut responses. How much
+the trees count, and the spread (`spread.py`), are learned from cross-validated predictions.
+
+Arrays end in an axis legend: _p prompts, _s samples of all prompts in a row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from stages.predictor.backend import Bools, Floats, HeldOut, Ints, Observations, Prediction
+from stages.predictor.crossval import assign_folds
+from stages.predictor.features import Counts, FeatureSpace, Vocabularies
+from stages.predictor.forest import Forest, grow
+from stages.predictor.ridge import CensoredRidge, fit_censored_ridge
+from stages.predictor.spread import Spread, constant_spread, fit_spread
+
+CHUNK = 2048  # prompts predicted at once, which bounds memory
+TREE_SHARES = np.arange(11) / 10  # tried for the mean of ridge and trees
+
+
+class Opinions(NamedTuple):
+    """What the parts of the predictor say of each prompt, in log tokens."""
+
+    ridge_p: Floats
+    trees_p: Floats
+    forest_spread_p: Floats
+
+    def blend(self, tree_share: float) -> Floats:
+        """The predicted mean log length."""
+        return (1 - tree_share) * self.ridge_p + tree_share * self.trees_p
+
+
+@dataclass(frozen=True)
+class Location:
+    """The fitted parts that say where the log lengths lie."""
+
+    features: FeatureSpace
+    ridge: CensoredRidge
+    forest: Forest
+
+    def judge(self, counts: Counts) -> Opinions:
+        """Ask every part about the prompts."""
+        feature_pd = self.features.apply(counts)
+        leaves = self.forest.predict(feature_pd)
+        return Opinions(self.ridge.predict(feature_pd), leaves.mean_p, leaves.spread_p)
+
+
+@dataclass(frozen=True)
+class EmbeddedPredictor:
+    """A fitted predictor."""
+
+    vocabularies: Vocabularies
+    location: Location
+    tree_share: float  # of the trees in mu; the rest is the ridge's
+    spread: Spread
+
+    def predict(self, texts: Sequence[str]) -> Prediction:
+        """Predict the responses' lengths, a prompt each, in the order of the texts."""
+        chunks = [
+            self._predict(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK)
+        ]
+        return Prediction(*(np.concatenate(part) for part in zip(*chunks, strict=True)))
+
+    def _predict(self, texts: Sequence[str]) -> Prediction:
+        opinions = self.location.judge(self.vocabularies.count(texts))
+        return _predict(opinions, self.tree_share, self.spread)
+
+
+def fit(
+    observations: Observations, num_folds: int, seed: int
+) -> tuple[EmbeddedPredictor, HeldOut | None]:
+    """Fit the predictor, and predict each prompt by a fit that has not seen it.
+
+    Args:
+        observations: What the target model answered.
+        num_folds: Folds of the cross-validation, at least 2.
+        seed: Of the folds, the projections and the trees.
+
+    Returns:
+        The predictor, and the held-out predictions; None where all prompts are one text, so that
+        nothing can be held out. The predictor's spread is then wide.
+    """
+    # Imported here: only training needs it, and it comes with scikit-learn.
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    vocabularies = Vocabularies.collect(observations.texts)
+    counts = vocabularies.count(observations.texts)
+    fold_p = assign_folds(observations.texts, num_folds, seed)
+    # One BLAS thread: on matrices this small more of them wait for each other, and the last bits
+    # of the result would depend on their number.
+    with threadpool_limits(1, user_api="blas"):
+        location = _fit_location(counts, observations, seed)
+        if fold_p.max() == 0:
+            return EmbeddedPredictor(vocabularies, location, 0.0, constant_spread()), None
+        opinions = _judge_held_out(counts, observations, fold_p, seed)
+    tree_share = _choose_tree_share(opinions, observations)
+    spread = fit_spread(opinions.blend(tree_share), opinions.forest_spread_p, observations)
+    held_out = HeldOut(_predict(opinions, tree_share, spread), fold_p)
+    return EmbeddedPredictor(vocabularies, location, tree_share, spread), held_out
+
+
+def _predict(opinions: Opinions, tree_share: float, spread: Spread) -> Prediction:
+    mu_p = opinions.blend(tree_share)
+    return Prediction(mu_p, *spread.apply(mu_p, opinions.forest_spread_p))
+
+
+def _fit_location(counts: Counts, observations: Observations, seed: int) -> Location:
+    features = FeatureSpace.fit(counts, seed)
+    feature_pd = features.apply(counts)
+    ridge = fit_censored_ridge(feature_pd, observations)
+    square_s = observations.weight_s * ridge.filled_s**2
+    square_p = np.bincount(observations.prompt_s, square_s).astype(np.float64)
+    return Location(features, ridge.ridge, grow(feature_pd, ridge.target_p, square_p, seed))
+
+
+def _judge_held_out(
+    counts: Counts, observations: Observations, fold_p: Ints, seed: int
+) -> Opinions:
+    """Every prompt judged by a fit on the other folds."""
+    held_out = Opinions(*(np.empty(len(fold_p)) for _ in Opinions._fields))
+    for fold in range(fold_p.max() + 1):
+        is_out_p: Bools = fold_p == fold
+        location = _fit_location(counts.subset(~is_out_p), observations.subset(~is_out_p), seed)
+        for whole_p, part_p in zip(held_out, location.judge(counts.subset(is_out_p)), strict=True):
+            whole_p[is_out_p] = part_p
+    return held_out
+
+
+def _choose_tree_share(opinions: Opinions, observations: Observations) -> float:
+    """The share with the least squared held-out error; a cut response errs only when too short."""
+
+    def error(share: float) -> float:
+        mu_s = opinions.blend(share)[observations.prompt_s]
+        short_s = observations.log_tokens_s - mu_s
+        error_s = np.where(observations.is_censored_s, np.maximum(short_s, 0.0), short_s)
+        return float(observations.weight_s @ error_s**2)
+
+    return float(min(TREE_SHARES, key=error))

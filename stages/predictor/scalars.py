@@ -1,0 +1,65 @@
+"""Which countable traits of a text say how long its answer will be?
+
+Counts and sizes, each as log(1 + x); the sizes of the numbers in it matter since an answer works
+with them. Polars counts a column at a time, in Rust.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+_TEXT = pl.col("text")
+_PATTERNS = {
+    "num_words": r"\w+",
+    "num_lines": r"(?m)^",
+    "num_blank_lines": r"\n\s*\n",
+    "num_sentences": r"[.!?](?:\s|$)",
+    "num_questions": r"\?",
+    "num_commas": r",",
+    "num_quotes": "[\"'`]",
+    "num_digits": r"[0-9]",
+    "num_numbers": r"[0-9]+(?:\.[0-9]+)?",
+    "num_long_numbers": r"[0-9]{3,}",
+    "num_decimals": r"[0-9]\.[0-9]",
+    "num_negatives": r"-[0-9]",
+    "num_capitals": r"\p{Lu}",
+    "num_not_ascii": r"[^\x00-\x7f]",
+    "num_single_letters": r"\b[a-zA-Z]\b",
+    "num_latex_commands": r"\\[a-zA-Z]+",
+    "num_dollars": r"\$",
+    "num_code_signs": r"```|\bdef |\breturn\b|;\n|#include|\bclass ",
+    "num_operators": r"[+*/=<>^%|&~-]",
+    "num_brackets": r"[\[\](){}]",
+    "num_options": r"(?m)^\s*\(?[A-J][.):]",
+    "num_list_items": r"(?m)^\s*(?:[-*]|[0-9]+[.)])\s",
+    "num_asks_for_steps": r"(?i)\b(?:step|explain|reason|think|prove|show)",
+    "num_asks_for_brevity": r"(?i)\b(?:only|single|just|brief|short|concise|format)\b",
+}
+_SIZES = {
+    "num_characters": _TEXT.str.len_chars(),
+    "num_bytes": _TEXT.str.len_bytes(),
+    "longest_line": _TEXT.str.split("\n").list.eval(pl.element().str.len_chars()).list.max(),
+}
+# Whole numbers in the text, as log(1 + number); 15 digits keep them exact as floats.
+_LOG_NUMBERS = _TEXT.str.extract_all(r"[0-9]{1,15}").list.eval(
+    pl.element().cast(pl.Float64).log1p()
+)
+_NUMBERS = {
+    "largest_number": _LOG_NUMBERS.list.max(),
+    "mean_number": _LOG_NUMBERS.list.mean(),
+    "sum_of_numbers": _LOG_NUMBERS.list.sum(),
+    "first_number": _LOG_NUMBERS.list.first(),
+    "last_number": _LOG_NUMBERS.list.last(),
+}
+NAMES = (*_PATTERNS, *_SIZES, *_NUMBERS)
+
+
+def measure(texts: Sequence[str]) -> NDArray[np.float32]:
+    """The scalars of each text, prompts x NAMES; 0 where a text has none (no number, no word)."""
+    counts = {name: _TEXT.str.count_matches(pattern) for name, pattern in _PATTERNS.items()}
+    logs = {name: e.cast(pl.Float64).log1p() for name, e in (counts | _SIZES).items()}
+    frame = pl.DataFrame({"text": list(texts)}, schema={"text": pl.String})
+    measured = frame.select(**(logs | _NUMBERS)).fill_null(0.0).fill_nan(0.0)
+    return measured.select(NAMES).to_numpy().astype(np.float32)
