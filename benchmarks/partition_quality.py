@@ -2,7 +2,7 @@
 
 Lengths are predicted in 5 folds by prompt, so no prompt's own responses enter its prediction.
 Measured is the utilisation of static minibatches on the recorded responses, all samples: useful
-tokens over slots x longest. Intervals: smallest and largest over three seeds of folds and predictor.
+tokens over slots x longest. Intervals: least and most over three seeds of folds and predictor.
 
     python benchmarks/partition_quality.py [ROLLOUTS.parquet]
 """
