@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import kendalltau
 
-from stages.lengths import lognormal
+from stages.lengths import table as lengths_table
 from stages.predictor.backend import Floats, HeldOut
 from stages.predictor.observations import Evidence
 from stages.predictor.spread import coverage
@@ -76,7 +76,6 @@ def _cell(value: str | float | None) -> str:
 def heldout_table(evidence: Evidence, held_out: HeldOut) -> pl.DataFrame:
     """Prediction beside observation, a row a prompt with a response that was not aborted."""
     mu_p, sigma_p, sample_sigma_p = held_out.prediction
-    cap_p = evidence.prompts.get_column("cap").cast(pl.Float64).to_numpy()
     samples = pl.DataFrame(
         {
             "row": evidence.observations.prompt_s,
@@ -96,16 +95,11 @@ def heldout_table(evidence: Evidence, held_out: HeldOut) -> pl.DataFrame:
         mu=mu_p,
         sigma=sigma_p,
         sample_sigma=pl.Series(sample_sigma_p).fill_nan(None),
-        expected_tokens=lognormal.expected_tokens(mu_p, sigma_p, cap_p),
         row=np.arange(len(mu_p)),
     )
-    table = observed.join(predicted, on="row", maintain_order="left")
-    longest = pl.Series("expected_longest", np.zeros(len(table)))
-    for (n,), part in table.with_row_index("at").group_by("num_samples"):
-        mu, sigma, cap = (part[c].cast(pl.Float64).to_numpy() for c in ("mu", "sigma", "cap"))
-        chance = part["sample_sigma"].fill_null(float("nan")).to_numpy()
-        longest[part["at"]] = lognormal.expected_longest(mu, sigma, cap, int(n), chance)
-    return table.with_columns(longest).drop("row")
+    table = observed.join(predicted, on="row", maintain_order="left").drop("row")
+    completed = lengths_table.complete(table.with_columns(samples_per_prompt="num_samples"))
+    return table.with_columns(completed.select("expected_tokens", "expected_longest"))
 
 
 def score(table: pl.DataFrame, evidence: Evidence, held_out: HeldOut) -> Scores:

@@ -140,3 +140,45 @@ def test_wrong_instance_speeds(folder: Path, asp: Run, speeds: str) -> None:
     flags = ["--instances", 2, "--instance-speeds", speeds]
     done = asp("balance", folder / "m", "-o", folder / "out", *flags)
     assert done.code == 2 and "--instance-speeds" in done.only_line
+
+
+@pytest.mark.parametrize(
+    ("redirection", "words"),
+    [
+        ("partition - -o out <&-", "standard input: is closed"),
+        ("partition good.parquet -q -o - >&-", "standard output: is closed"),
+        ("partition good.parquet -q -o - >/dev/full", "standard output: cannot be written"),
+        ("inspect good.parquet >/dev/full", "standard output: cannot be written"),
+        ("partition good.parquet -o gone/x", "gone/x: the folder"),
+    ],
+)
+def test_standard_streams_that_are_closed_or_full(
+    folder: Path, redirection: str, words: str
+) -> None:
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m asp_cli.main {redirection}"],
+        capture_output=True, text=True, check=False, cwd=folder,
+    )  # fmt: skip
+    lines = [line for line in done.stderr.splitlines() if "warning: " not in line]
+    assert done.returncode == 1 and len(lines) == 1 and words in lines[0]
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("flag", ["--batch-size", "--samples-per-prompt"])
+def test_numbers_that_no_column_holds(folder: Path, asp: Run, flag: str) -> None:
+    done = asp("partition", folder / "good.parquet", "-o", folder / "out", flag, 2**63)
+    assert done.code == 2 and flag in done.only_line and "2^63 - 1" in done.only_line
+
+
+def test_columns_of_one_name_are_called_by_it(folder: Path, asp: Run) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pl.read_parquet(folder / "good.parquet").to_arrow()
+    names = [*table.column_names, "mu"]
+    pq.write_table(pa.Table.from_arrays([*table.columns, table["mu"]], names=names), folder / "two")
+    done = asp("partition", folder / "two", "-o", folder / "out")
+    assert done.code == 1 and "'mu' has more than one occurrence" in done.only_line

@@ -1,6 +1,8 @@
 """`asp emit` from the outside: what is written, what is said, what is refused."""
 
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.emit import stage
 from stages.emit.stage import EmitConfig, run_for_trainer
 from stages.emit.trainers import TRAINERS
 from stages.tables.io import read_table
 from stages.tables.prompts import prompt_hash
+from stages.tables.provenance import Provenance
 from stages.tables.schemas import Schedule
 
 FILES = {
@@ -357,3 +361,67 @@ def test_an_unwritable_folder_is_one_line(
         "emit", groups, "--prompts", prompts, "--for", "trl", "-o", tmp_path / "absent" / "out"
     )
     assert done.code == 1 and "does not exist" in done.only_line
+
+
+def test_a_prompt_file_that_is_a_pipe(
+    asp: Callable[..., Any], inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    groups, prompts = inputs
+    os.mkfifo(tmp_path / "pipe")
+    data = prompts.read_bytes()
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(data,))
+    writer.start()
+    done = asp("emit", groups, "--prompts", tmp_path / "pipe", "--for", "trl", "-o", tmp_path / "o")
+    writer.join()
+    assert done.code == 0 and (tmp_path / "o" / "prompts.parquet").exists()
+
+
+def test_an_input_inside_the_output_is_not_destroyed(
+    asp: Callable[..., Any], inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    groups, prompts = inputs
+    out = tmp_path / "out"
+    arguments = ("--for", "trl", "-o", out, "--force")
+    assert asp("emit", groups, "--prompts", prompts, *arguments).code == 0
+    mine = out / "mine.parquet"
+    mine.write_bytes(prompts.read_bytes())
+    done = asp("emit", groups, "--prompts", mine, *arguments)
+    assert done.code == 1 and f"{mine}: lies in {out}" in done.only_line
+    assert mine.exists()
+
+
+@pytest.mark.parametrize("size", ["x", 0, -1, 1.5, [1]])
+def test_settings_in_a_footer_that_are_no_counts_are_as_good_as_absent(
+    asp: Callable[..., Any], inputs: tuple[Path, Path], tmp_path: Path, size: object
+) -> None:
+    groups, prompts = inputs
+    origin = Provenance("balance", "groups/1", {"prompts_per_group": size, "group_size": size})
+    frame = pl.read_parquet(groups)
+    frame.write_parquet(groups, metadata={"asp": origin.to_json()})
+    done = asp("emit", groups, "--prompts", prompts, "--for", "trl", "-o", tmp_path / "out")
+    assert done.code == 0
+
+
+def test_repeats_without_end_are_refused(
+    asp: Callable[..., Any], inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    groups, prompts = inputs
+    done = asp(
+        "emit", groups, "--prompts", prompts, "--for", "trl", "-o", tmp_path / "out",
+        "--remainder", "repeat", "--train-batch-size", 10**12,
+    )  # fmt: skip
+    assert done.code == 1 and "--remainder repeat: epoch 0 has 9 prompts" in done.only_line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_names_the_output(
+    asp: Callable[..., Any],
+    inputs: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = "../../../../../../../../dev/full"
+    monkeypatch.setattr(stage, "SCHEDULE_FILE", full)
+    done = asp("emit", inputs[0], "--prompts", inputs[1], "--for", "trl", "-o", tmp_path / "out")
+    assert done.code == 1
+    assert f"{tmp_path / 'out'}: cannot be written: No space left" in done.only_line

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.balance.stage import BalanceConfig, balance, run
+from stages.balance.stage import BalanceConfig, _cost_model, balance, run
+from stages.costs.model import CostModel
 from stages.tables.derived import complete_minibatches
 from stages.tables.errors import AspError
-from stages.tables.io import conform
+from stages.tables.io import Table, conform
+from stages.tables.provenance import Provenance
 from stages.tables.schemas import Groups, Minibatches
 
 METHODS = ["balanced", "sorted", "shuffled", "snake"]
@@ -211,3 +213,37 @@ def test_instances_finish_together() -> None:
     )
     assert by_group["apart"].max() < 0.1
     assert 0 <= results["latest_instance"] < 0.05
+
+
+def test_a_cut_leaves_columns_that_hold_no_value_a_prompt_as_they_are() -> None:
+    """`constant` has six entries, as the first minibatch has prompts, but not by prompt."""
+    frame = minibatches_of([6, 2], [9.0, 1.0]).with_columns(
+        constant=pl.lit([[1, 2, 3, 4, 5, 6]]),
+        array=pl.lit([1, 2, 3, 4, 5, 6]).cast(pl.Array(pl.Int64, 6)),
+        time=pl.lit(1, dtype=pl.Int64).cast(pl.Datetime("ns")),
+    )
+    frame = frame.with_columns(pl.col("constant").list.explode().implode().over("minibatch_id"))
+    groups, results = balance(frame, BalanceConfig(prompts_per_group=3))
+    assert results["num_split"] > 0
+    for column in ("constant", "array", "time"):
+        assert groups[column].dtype == frame[column].dtype
+        assert groups[column].n_unique() == 1 and groups[column][0] is not None
+    assert groups["time"].cast(pl.Int64).to_list() == [1] * len(groups)
+
+
+def test_a_cut_beside_the_largest_id() -> None:
+    frame = minibatches_of([6], [9.0]).with_columns(minibatch_id=pl.lit(2**63 - 1))
+    groups, _ = balance(frame, BalanceConfig(prompts_per_group=4))
+    assert sorted(groups["minibatch_id"]) == [0, 2**63 - 1]
+
+
+def test_loads_that_cannot_be_added_up_are_refused() -> None:
+    with pytest.raises(AspError, match=r"column 'predicted_seconds' holds 1e\+308"):
+        balance(minibatches_of([1, 1], [1e308, 1e308]), BalanceConfig())
+
+
+@pytest.mark.parametrize("model", [{"step_seconds": "a"}, {"step_seconds": -1}, [1], None])
+def test_a_cost_model_that_is_none_is_not_used(tmp_path: Path, model: object) -> None:
+    origin = Provenance("partition", "minibatches/1", {"cost_model": model})
+    table = Table(minibatches_of([1], [1.0]), "x", "", origin)
+    assert _cost_model(table) == CostModel()

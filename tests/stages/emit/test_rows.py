@@ -20,7 +20,7 @@ from stages.emit.rows import hash_prompts, open_rows
 from stages.emit.rows_jsonl import JsonLines
 from stages.emit.rows_parquet import ParquetRows
 from stages.tables.errors import AspError
-from stages.tables.prompts import read_prompts
+from stages.tables.prompts import prompt_hash, read_prompts
 
 ORDER = np.array([4, 3, 0, 1, 2, 0])  # five rows, one of them twice
 SMALL = 100  # bytes a bucket: a few rows
@@ -253,3 +253,30 @@ def test_json_lines_hold_no_rows_in_memory() -> None:
     rows = JsonLines("p", "", BytesIO(lines * 1000), "prompt")
     assert sum(len(str(prompt)) for prompt in rows.prompts()) == 1_000_000
     assert rows._starts.itemsize * len(rows._starts) == 8000
+
+
+def test_a_byte_order_mark_does_not_move_with_the_first_row(tmp_path: Path) -> None:
+    (tmp_path / "p").write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\n{"prompt": "b"}')
+    with open_rows(str(tmp_path / "p"), "prompt") as rows:
+        assert hash_prompts(rows, "prompt") == [prompt_hash("a"), prompt_hash("b")]
+        rows.write(np.array([1, 0]), tmp_path)
+    assert (tmp_path / "prompts.jsonl").read_bytes() == b'{"prompt": "b"}\n{"prompt": "a"}\n'
+
+
+def test_text_that_is_not_utf8_and_columns_of_one_name(tmp_path: Path) -> None:
+    bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    pq.write_table(pa.table({"prompt": bad}), tmp_path / "bad")
+    texts = pa.array(["a"])
+    pq.write_table(pa.table([texts, texts], names=["prompt", "prompt"]), tmp_path / "two")
+    for name, message in {"bad": "Invalid UTF8", "two": "2 columns 'prompt'"}.items():
+        with (
+            pytest.raises(AspError, match=message),
+            open_rows(str(tmp_path / name), "prompt") as rows,
+        ):
+            hash_prompts(rows, "prompt")
+
+
+def test_json_nested_beyond_reason_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text('{"prompt": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(AspError, match="line 1 is not JSON"), open_rows(str(tmp_path / "p"), "p"):
+        pass

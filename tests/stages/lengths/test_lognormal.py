@@ -95,3 +95,14 @@ def test_laws_of_the_longest(rows: list[tuple[float, float, float, int]], n: int
     assert (independent >= longest - 0.02 * independent - tolerance).all()  # shared error shortens
     assert of_all[0] >= longest.max() - tolerance
     assert of_all[0] <= longest.sum() + tolerance
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("mu", [-1e308, 0.0, 5.0, 1e308])
+@pytest.mark.parametrize("sigma", [5e-324, 20.0, 1e5, 2e6, 1e154, 1.7e308])
+def test_absurd_spreads_agree_with_the_exact_mean(mu: float, sigma: float) -> None:
+    """The longest of one is the mean, by integration and by formula."""
+    at = np.array([mu]), np.array([sigma]), np.array([2048.0])
+    mean = expected_tokens(*at)
+    np.testing.assert_allclose(expected_longest(*at, 1), mean, rtol=1e-4, atol=1e-9)
+    assert 0 <= quantile(*at, 0.9)[0] <= 2048 * (1 + 1e-9) and 0 <= cap_risk(*at)[0] <= 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stages.lengths.table import complete
 from stages.partition.stage import PartitionConfig, partition, run, sizes_for
-from stages.tables.errors import AspError
+from stages.tables.errors import AspError, log
 from stages.tables.io import conform
 from stages.tables.schemas import Lengths, Minibatches
 
@@ -165,3 +165,30 @@ GOLDEN = {
     "expected-padding": ([40, 40, 40, 31, 25, 24], 124940.5721895807),
     "utilization": ([39, 40, 30, 25, 29, 37], 0.7358641657369819),
 }
+
+
+@pytest.mark.parametrize(
+    "name", ["minibatch_id", "prompt_ids", "token_budget", "epoch", "instance"]
+)
+def test_extra_columns_with_a_name_of_later_tables_are_left_out_and_named(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "propagate", True)
+    frame = lengths_of([1.0, 2.0, 3.0], level=["a", "b", "c"], **{name: ["x", "y", "z"]})
+    minibatches, _ = partition(frame, PartitionConfig(2))
+    conform(minibatches, Minibatches, "x")
+    assert minibatches["level"].explode().to_list() == ["a", "b", "c"]
+    assert f"column '{name}' of the lengths table is left out" in caplog.text
+
+
+def test_what_cannot_be_added_up_is_refused() -> None:
+    with pytest.raises(AspError, match=r"column 'expected_tokens' holds 1e\+308"):
+        partition(lengths_of([1.0] * 3, expected_tokens=[1e308] * 3), PartitionConfig(2))
+    with pytest.raises(AspError, match=r"4611686018427387904 samples_per_prompt for 3 prompts"):
+        partition(lengths_of([1.0] * 3, samples_per_prompt=[2**62] * 3), PartitionConfig(2))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_batch_size_beyond_all_prompts(method: str) -> None:
+    minibatches, _ = partition(lengths_of([1.0] * 3), PartitionConfig(2**63 - 1, method=method))  # type: ignore[arg-type]
+    assert minibatches["num_prompts"].to_list() == [3]

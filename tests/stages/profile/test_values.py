@@ -1,6 +1,7 @@
 """Values as tools write them, and the one line about those that cannot be."""
 
 import math
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -72,3 +73,14 @@ def test_only_what_the_assistant_wrote_counts() -> None:
     assert response_text("text") == "text"
     assert response_text(None) is None
     assert response_text([1]) is None
+
+
+@pytest.mark.parametrize("value", [2.0**63, 1e300, 2**53 + 2, 2**63 - 1])
+def test_whole_numbers_beyond_what_is_exact_are_refused(value: float) -> None:
+    with pytest.raises(AspError, match="not whole numbers from 0 to 2\\^53"):
+        numbers(pl.Series([value]), "f", ROWS[:1], is_whole=True)
+
+
+def test_names_that_are_bytes_or_times() -> None:
+    assert names(pl.Series([b"\xff", None])).to_list() == ["\"b'\\\\xff'\"", None]
+    assert names(pl.Series([timedelta(1)])).to_list() == ['"1 day, 0:00:00"']

@@ -178,3 +178,81 @@ def test_a_killed_stage_leaves_nothing_under_the_outputs_name(
         left = {path.name for path in tmp_path.iterdir()} - {source.name}
         assert all(name.endswith(".tmp") for name in left)
         assert sent == signal.SIGKILL or not left
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path: Path, is_forced: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AspError, match="is a device or a pipe"):
+        io.check_output(str(tmp_path / "pipe"), is_forced)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_link_stays_and_what_it_points_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    with new_file(str(tmp_path / "link"), force=False) as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"
+
+
+def test_a_linked_directory_is_replaced_and_nothing_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with new_directory(str(tmp_path / "link"), force=True, marker="m") as folder:
+        (folder / "m").write_text("new")
+    assert (tmp_path / "real" / "m").read_text() == "new"
+    assert {path.name for path in tmp_path.iterdir()} == {"real", "link"}
+
+
+def test_ctrl_c_between_the_two_renames_keeps_the_old_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "m").write_text("old")
+    replace, calls = os.replace, iter([False, True, False])
+
+    def interrupted(source: Path, to: Path) -> None:
+        if next(calls):
+            raise KeyboardInterrupt
+        replace(source, to)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        new_directory(str(target), force=True, marker="m") as folder,
+    ):
+        (folder / "m").write_text("new")
+    assert (target / "m").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_names_as_long_as_the_file_system_allows(tmp_path: Path) -> None:
+    with new_file(str(tmp_path / ("a" * 255)), force=False) as temporary:
+        temporary.write_text("x")
+    assert (tmp_path / ("a" * 255)).exists()
+    with pytest.raises(AspError, match="File name too long"):
+        io.check_output(str(tmp_path / ("a" * 256)), force=False)
+
+
+FOOTER = '{"stage": "", "schema": "", "config": {"x": VALUE}, "seed": 0, "inputs": [], "tool": ""}'
+
+
+@pytest.mark.parametrize(
+    "footer",
+    [
+        "[" * 100_000,
+        '{"stage": NaN}',
+        "null",
+        "[]",
+        "text",
+        FOOTER.replace("VALUE", "Infinity"),
+        FOOTER.replace("VALUE", "1e999"),
+        FOOTER.replace("VALUE", '"\\ud800"'),
+    ],
+)
+def test_a_footer_that_could_not_be_carried_along_counts_as_none(
+    frame: pl.DataFrame, tmp_path: Path, footer: str
+) -> None:
+    frame.write_parquet(tmp_path / "x", metadata={"asp": footer})
+    assert read_table(str(tmp_path / "x"), Lengths).provenance is None

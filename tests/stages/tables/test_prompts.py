@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from stages.tables.errors import AspError
-from stages.tables.prompts import canonical_text, prompt_hash, read_prompts
+from stages.tables.prompts import canonical_text, parse_records, prompt_hash, read_prompts
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
 
@@ -112,3 +112,22 @@ def test_duplicates_are_kept_and_counted(tmp_path: Path, caplog: pytest.LogCaptu
     prompts = read_prompts(str(tmp_path / "p.parquet"))
     assert len(prompts.frame) == 4
     assert "2 of 4 prompts repeat an earlier one" in caplog.text
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\r\n{"prompt": "b"}')
+    assert read_prompts(str(tmp_path / "p.jsonl")).frame["prompt"].to_list() == ["a", "b"]
+
+
+def test_half_of_a_surrogate_pair_is_no_prompt_but_may_end_a_response(tmp_path: Path) -> None:
+    line = json.dumps({"prompt": "a", "response": "cut \ud83d"}).encode()
+    (tmp_path / "p.jsonl").write_bytes(line.replace(b'"a"', b'"\\ud800"'))
+    with pytest.raises(AspError, match="1 prompts are no text: they hold half of a surrogate"):
+        read_prompts(str(tmp_path / "p.jsonl"))
+    assert parse_records("x", line)["response"].to_list() == ["cut ?"]
+
+
+def test_json_nested_beyond_reason_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"prompt": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(AspError, match="line 1 is not JSON"):
+        read_prompts(str(tmp_path / "p.jsonl"))

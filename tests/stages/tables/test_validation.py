@@ -6,7 +6,8 @@ import pytest
 from stages.tables.derived import complete_groups
 from stages.tables.errors import AspError
 from stages.tables.io import conform
-from stages.tables.schemas import TABLES, Groups, Lengths
+from stages.tables.schemas import TABLES, Groups, Lengths, Minibatches
+from stages.tables.validation import cast_losslessly
 
 
 def lengths(**changes: object) -> pl.DataFrame:
@@ -135,3 +136,15 @@ def test_every_custom_rule_names_a_column() -> None:
             if "|" not in rule and rule != "primary_key":
                 named = [c for c in schema.column_names() if f"_{c}_" in f"_{rule}_"]
                 assert named and _columns_of(rule, schema) == named, rule
+
+
+def test_lists_in_a_message_stay_on_one_short_line() -> None:
+    frame = pl.DataFrame({"prompt_ids": [[0.5] * 10_000]})
+    with pytest.raises(AspError) as caught:
+        cast_losslessly(frame, Minibatches, "x")
+    assert "[0.5, 0.5" in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_lists_of_nulls_fit_an_optional_list() -> None:
+    frame = pl.DataFrame({"prompt_hashes": [[None, None]]})
+    assert cast_losslessly(frame, Minibatches, "x")["prompt_hashes"].dtype == pl.List(pl.String)
