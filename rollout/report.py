@@ -2,7 +2,8 @@
 
 from dataclasses import fields
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import polars as pl
@@ -110,12 +111,15 @@ def _known(config_class: type, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_possible(value: object, kind: Any) -> bool:
+    if get_origin(kind) in (Union, UnionType):
+        return any(_is_possible(value, part) for part in get_args(kind))
     if get_origin(kind) is Literal:
-        return value in get_args(kind)
+        return isinstance(value, str) and value in get_args(kind)
+    if kind is NoneType:
+        return value is None
     if kind is float:
         return isinstance(value, int | float) and 0 <= value <= 1  # the slack
-    is_count = type(value) is int and 1 <= value <= LARGEST_COUNT
-    return is_count or (value is None and type(None) in get_args(kind))
+    return type(value) is int and 1 <= value <= LARGEST_COUNT
 
 
 def _scheduled(groups: Table) -> pl.Series:
