@@ -5,6 +5,7 @@ import platform
 import sys
 from datetime import date
 from importlib.metadata import version
+from pathlib import Path
 
 
 def heading(title: str) -> str:
@@ -14,5 +15,5 @@ def heading(title: str) -> str:
     )
     return (
         f"# {title}\n\n{date.today().isoformat()}, {os.cpu_count()} cores {platform.machine()}, "
-        f"Python {platform.python_version()}, {packages}\n\n    python {' '.join(sys.argv)}\n"
+        f"Python {platform.python_version()}, {packages}\n\n    python {' '.join(Path(argument).name for argument in sys.argv)}\n"
     )

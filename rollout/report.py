@@ -18,6 +18,9 @@ from stages.tables.io import Table, read_table
 from stages.tables.schemas import Groups, Lengths, Profile
 
 
+LEAST_CHANGE = 0.01  # a smaller one is none, however sure it is
+
+
 class Row(NamedTuple):
     """How a measure is shown."""
 
@@ -76,13 +79,16 @@ def render(measures: dict[str, list[Measures]], config: ReplayConfig) -> str:
 
 
 def _verdict(values: dict[str, Any], row: Row) -> str:
-    """A gain only where the schedule beats 95% of the random orders."""
+    """A gain only where the schedule beats 95% of the random orders, and by 1% or more."""
     schedule, shuffles = float(values["schedule"][0]), values["random"]
     low, high = np.quantile(shuffles, [0.05, 0.95])
     is_gain = schedule > high if row.higher_is_better else schedule < low
     is_loss = schedule < low if row.higher_is_better else schedule > high
     mean = float(shuffles.mean())
-    change = f"{schedule / mean:.2f}x" if mean else "1.00x"
+    ratio = schedule / mean if mean else 1.0
+    change = f"{ratio:.2f}x"
+    if abs(ratio - 1) < LEAST_CHANGE:
+        return f"no gain ({change})"
     if is_gain:
         return f"{change}"
     return f"no gain: a loss ({change})" if is_loss else f"no gain ({change}, within chance)"
