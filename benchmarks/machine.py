@@ -13,7 +13,6 @@ def heading(title: str) -> str:
     packages = ", ".join(
         f"{name} {version(name)}" for name in ("numpy", "numba", "polars", "scikit-learn")
     )
-    return (
-        f"# {title}\n\n{date.today().isoformat()}, {os.cpu_count()} cores {platform.machine()}, "
-        f"Python {platform.python_version()}, {packages}\n\n    python {' '.join(Path(argument).name for argument in sys.argv)}\n"
-    )
+    where = f"{os.cpu_count()} cores {platform.machine()}, Python {platform.python_version()}"
+    command = " ".join(Path(argument).name for argument in sys.argv)
+    return f"# {title}\n\n{date.today()}, {where}, {packages}\n\n    python {command}\n"

@@ -17,7 +17,6 @@ from stages.tables.errors import AspError, log
 from stages.tables.io import Table, read_table
 from stages.tables.schemas import Groups, Lengths, Profile
 
-
 LEAST_CHANGE = 0.01  # a smaller one is none, however sure it is
 
 
