@@ -27,7 +27,7 @@ GROUPING = $(if $(PROMPTS_PER_GROUP),--prompts-per-group $(PROMPTS_PER_GROUP),--
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo schedule test test-slow lint format docs bench clean
+.PHONY: help demo schedule test test-slow lint format docs bench clean FORCE
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,15 +48,25 @@ $(VENV)/.installed-%: $(VENV)/.installed
 
 schedule: $(BUILD)/schedule.parquet $(if $(FOR),$(BUILD)/$(FOR)/README.md) ## Schedule PROMPTS, from ROLLOUTS=... or MODEL=...; FOR=verl|trl emits for a trainer.
 
-$(BUILD)/profile.parquet: $(PROFILE_PROMPTS) $(ROLLOUTS) | $(VENV)/.installed
-	@test -n "$(ROLLOUTS)$(MODEL)" || { echo "make: give ROLLOUTS=FILE (recorded responses) or MODEL=DIR_OR_NAME" >&2; exit 1; }
+# Stamps: rewritten when a setting changes, so that the stages which it concerns run again.
+$(BUILD)/.profile-settings: FORCE
 	@mkdir -p $(BUILD)
+	@echo "$(PROFILE_PROMPTS) $(ROLLOUTS) $(MODEL) $(PROMPT_COLUMN)" | cmp -s - $@ || echo "$(PROFILE_PROMPTS) $(ROLLOUTS) $(MODEL) $(PROMPT_COLUMN)" > $@
+
+$(BUILD)/.settings: FORCE
+	@mkdir -p $(BUILD)
+	@echo "$(PROMPTS) $(SAMPLES_PER_PROMPT) $(BATCH_SIZE) $(SLACK) $(GROUPING)" | cmp -s - $@ || echo "$(PROMPTS) $(SAMPLES_PER_PROMPT) $(BATCH_SIZE) $(SLACK) $(GROUPING)" > $@
+
+FORCE:
+
+$(BUILD)/profile.parquet: $(PROFILE_PROMPTS) $(ROLLOUTS) $(BUILD)/.profile-settings | $(VENV)/.installed
+	@test -n "$(ROLLOUTS)$(MODEL)" || { echo "make: give ROLLOUTS=FILE (recorded responses) or MODEL=DIR_OR_NAME" >&2; exit 1; }
 	$(ASP) profile $(PROFILE_PROMPTS) --prompt-column $(PROMPT_COLUMN) $(PROFILE_SOURCE) -o $@ --force
 
 $(BUILD)/predictor/predictor.json: $(BUILD)/profile.parquet
 	$(ASP) train-predictor $< -o $(BUILD)/predictor --force
 
-$(BUILD)/lengths.parquet: $(PROMPTS) $(BUILD)/predictor/predictor.json
+$(BUILD)/lengths.parquet: $(PROMPTS) $(BUILD)/predictor/predictor.json $(BUILD)/.settings
 	$(ASP) predict $(PROMPTS) --prompt-column $(PROMPT_COLUMN) --predictor $(BUILD)/predictor --samples-per-prompt $(SAMPLES_PER_PROMPT) -o $@ --force
 
 $(BUILD)/minibatches.parquet: $(BUILD)/lengths.parquet
@@ -106,7 +116,7 @@ docs: $(VENV)/.installed ## Generate docs/cli.md and docs/tables.md.
 	$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.installed ## Run the benchmarks; each prints its figures.
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/partition_*.py; do $(BIN)/python $$script || exit 1; done
 
 clean: ## Remove what was built, not the virtual environment.
 	rm -rf build

@@ -32,6 +32,7 @@ def command(
         int | None,
         typer.Option(
             min=1,
+            max=4096,
             show_default=False,
             help="Place each group on so many instances, which then finish together.",
         ),

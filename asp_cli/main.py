@@ -48,7 +48,7 @@ app.command("inspect")(inspect.command)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code: 0 done, 1 a user's mistake, 2 wrong flags."""
-    configure_logging(is_quiet=bool({"--quiet", "-q"} & set(arguments or sys.argv[1:])))
+    configure_logging()
     signal.signal(signal.SIGTERM, _stop)
     try:
         code: Any = app(arguments, prog_name="asp", standalone_mode=False)
@@ -90,13 +90,13 @@ class _Words(logging.Formatter):
         return f"asp: {prefix}{record.getMessage()}"
 
 
-def configure_logging(is_quiet: bool) -> None:
-    """Words go to stderr; --quiet keeps warnings and errors."""
+def configure_logging() -> None:
+    """Words go to stderr; `options.Quiet` turns all but warnings and errors off."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Words())
     log.handlers = [handler]
     log.propagate = False
-    log.setLevel(logging.WARNING if is_quiet else logging.INFO)
+    log.setLevel(logging.INFO)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """Flags that mean the same thing in every command."""
 
+import logging
 from typing import Annotated
 
 import typer
+
+from stages.tables.errors import log
 
 Output = Annotated[
     str,
@@ -23,9 +26,24 @@ def within_64_bits(value: int | None) -> int | None:
     return value
 
 
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+def be_quiet(is_quiet: bool) -> bool:
+    """Keep warnings and errors alone, from here on."""
+    if is_quiet:
+        log.setLevel(logging.WARNING)
+    return is_quiet
+
+
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of everything random.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", is_eager=True, callback=be_quiet,
+        help="Only warnings and errors on stderr.",
+    ),
+]  # fmt: skip
 SamplesPerPrompt = Annotated[
     int | None,
     typer.Option(

@@ -11,6 +11,7 @@ from asp_cli.options import (
     Quiet,
     SamplesPerPrompt,
     refuse_stdio_directory,
+    within_64_bits,
 )
 
 
@@ -27,7 +28,7 @@ def command(
     max_response_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, show_default=False, metavar="N",
+            min=1, callback=within_64_bits, show_default=False, metavar="N",
             help="Longest response in training, in tokens. Default: the profile's largest cap.",
         ),
     ] = None,

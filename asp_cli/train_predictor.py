@@ -14,7 +14,9 @@ def command(
         Literal["embedded", "transformer"],
         typer.Option(help="embedded: text features on a CPU; transformer: a language model."),
     ] = "embedded",
-    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation by prompt.")] = 5,
+    folds: Annotated[
+        int, typer.Option(min=2, max=100, help="Folds of the cross-validation by prompt.")
+    ] = 5,
     profile_model: Annotated[
         str | None,
         typer.Option(help="Model to learn, where the profile holds several.", show_default=False),

@@ -25,7 +25,8 @@ from stages.tables.schemas import Lengths
 SEEDS = (0, 1, 2)
 WAYS = {
     "random": PartitionConfig(method="random"),
-    "sorted, fixed cut": PartitionConfig(method="fixed", by="expected"),
+    "sorted by expected, fixed cut": PartitionConfig(method="fixed", by="expected"),
+    "sorted by upper, fixed cut": PartitionConfig(method="fixed", by="upper"),
     "utilization": PartitionConfig(objective="utilization"),
     "padding": PartitionConfig(objective="padding"),
     "expected-padding, by expected": PartitionConfig(by="expected"),

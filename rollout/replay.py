@@ -1,9 +1,9 @@
 """What would a schedule have gained on lengths that were really observed?
 
 In: a schedule, its lengths table, a profile with the recorded responses of the same prompts.
-The schedule is replayed beside random order, prompts sorted by prediction with fixed sizes, and
-the schedule that the same settings give when every prompt's mean length is known. No prediction
-enters the measures: they are computed on the recorded lengths alone.
+The schedule is replayed beside random order, prompts sorted by expected length with fixed sizes,
+and the schedule that the same settings give when every prompt's mean and longest are known. No
+prediction enters the measures: they are computed on the recorded lengths alone.
 
     asp report schedule.parquet --lengths lengths.parquet --profile observed.parquet
 """
@@ -23,6 +23,7 @@ from stages.lengths import table as lengths_table
 from stages.partition.stage import PartitionConfig, partition
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Plan = list[list[Ints]]  # groups of minibatches of prompt ids, in dispatch order
 
 NUM_SHUFFLES = 20  # random orders replayed; their spread says what counts as a gain
@@ -73,12 +74,19 @@ def measure(plan: Plan, samples: Mapping[int, Ints], config: ReplayConfig) -> Me
             by_prompts = config.balance.prompts_per_group is not None
             weight_g.append(sum(map(len, group)) if by_prompts else len(group))
             steps_g.append(decode_steps(np.concatenate(responses).tolist(), config.slots))
-    shares = Problem(np.array(seconds_g), np.array(weight_g), np.array(weight_g))
     return Measures(
         utilization=useful / paid if paid else 1.0,
-        imbalance=shares.imbalance(np.arange(len(seconds_g))),
+        imbalance=_imbalance(np.array(seconds_g), np.array(weight_g), config),
         step=float(np.mean(steps_g)),
     )
+
+
+def _imbalance(seconds_g: Floats, weight_g: Ints, config: ReplayConfig) -> float:
+    """Largest load over its share by size, less 1; of exact train batches the full ones alone."""
+    if config.balance.prompts_per_group is not None:
+        is_full = weight_g == weight_g.max()
+        seconds_g, weight_g = seconds_g[is_full], weight_g[is_full]
+    return Problem(seconds_g, weight_g, weight_g).imbalance(np.arange(len(seconds_g)))
 
 
 def decode_steps(lengths: Iterable[int], slots: int) -> int:
@@ -112,6 +120,7 @@ def compare(
         config: Settings; partition and balance as for the schedule.
     """
     samples = recorded_lengths(lengths, profile)
+    config = replace(config, balance=replace(config.balance, epochs=1))
 
     def replayed(cut: PartitionConfig, deal: BalanceConfig) -> Measures:
         groups, _ = balance(partition(lengths, cut)[0], deal)
@@ -128,7 +137,7 @@ def compare(
         "random": shuffles,
         "sorted": [
             replayed(
-                replace(config.partition, method="fixed"),
+                replace(config.partition, method="fixed", by="expected"),
                 replace(config.balance, method="sorted"),
             )
         ],
@@ -151,7 +160,8 @@ def recorded_lengths(lengths: pl.DataFrame, profile: pl.DataFrame) -> dict[int, 
 def perfect_plan(lengths: pl.DataFrame, samples: Mapping[int, Ints], config: ReplayConfig) -> Plan:
     """The plan that the same settings give when each prompt's mean and longest are known.
 
-    Prompts without a recorded response keep their prediction.
+    Prompts are sorted by their longest, which is what a minibatch waits for. Those without a
+    recorded response keep their prediction.
     """
     known = pl.DataFrame(
         {
@@ -163,7 +173,7 @@ def perfect_plan(lengths: pl.DataFrame, samples: Mapping[int, Ints], config: Rep
     ).with_columns(sigma=pl.lit(0.0), sample_sigma=pl.lit(0.0))
     kept = ["prompt_id", "prompt_hash", "cap", "samples_per_prompt", *known.columns[1:]]
     perfect = lengths_table.complete(lengths.select(kept).update(known, on="prompt_id"))
-    minibatches, _ = partition(perfect, config.partition)
+    minibatches, _ = partition(perfect, replace(config.partition, by="longest"))
     longest_of = dict(perfect.select("prompt_id", "expected_longest").iter_rows())
     longest = np.array([max(longest_of[p] for p in ids) for ids in minibatches["prompt_ids"]])
     seconds = CostModel().minibatch_seconds(

@@ -55,6 +55,12 @@ def run(schedule: str, lengths: str, profile: str, slots: int, seed: int) -> str
             "%d of %d prompts have no recorded response and are left out everywhere",
             len(predicted.frame) - num_known, len(predicted.frame),
         )  # fmt: skip
+    trained = predicted.provenance.ancestor("train-predictor") if predicted.provenance else None
+    if trained and any(item.sha256 == observed.sha256 for item in trained.inputs):
+        log.warning(
+            "%s is the profile that the predictor was trained on: the gain on responses it has not "
+            "seen is smaller", observed.name,
+        )  # fmt: skip
     config = ReplayConfig(cut, deal, slots, seed)
     return render(compare(groups.frame, predicted.frame, observed.frame, config), config)
 
@@ -63,7 +69,7 @@ def render(measures: dict[str, list[Measures]], config: ReplayConfig) -> str:
     """A table of the measures, and for each whether the schedule gains over random order."""
     titles = {"random": "random", "sorted": "sorted", "schedule": "schedule", "perfect": "perfect"}
     lines = [
-        f"{'':36}" + "".join(f"{title:>10}" for title in titles.values()) + "   gain over random"
+        f"{'':36}" + "".join(f"{title:>10}" for title in titles.values()) + "   schedule / random"
     ]
     for field in fields(Measures):
         row = ROWS[field.name]
@@ -71,8 +77,9 @@ def render(measures: dict[str, list[Measures]], config: ReplayConfig) -> str:
         cells = "".join(f"{row.form.format(values[name].mean()):>10}" for name in titles)
         lines.append(f"{row.label:36}{cells}   {_verdict(values, row)}")
     lines.append(
-        f"Recorded lengths; random: mean of {NUM_SHUFFLES} orders. A synchronous step is one "
-        f"group on {config.slots} slots, continuous batching."
+        f"On recorded lengths; random is the mean of {NUM_SHUFFLES} orders. More is better in the "
+        f"first line, less in the others.\nA synchronous step is one group on {config.slots} slots "
+        "with continuous batching."
     )
     return "\n".join(lines)
 
@@ -89,7 +96,7 @@ def _verdict(values: dict[str, Any], row: Row) -> str:
     if abs(ratio - 1) < LEAST_CHANGE:
         return f"no gain ({change})"
     if is_gain:
-        return f"{change}"
+        return f"{change}, a gain"
     return f"no gain: a loss ({change})" if is_loss else f"no gain ({change}, within chance)"
 
 

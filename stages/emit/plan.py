@@ -59,8 +59,8 @@ def check_against(
     is_known = plan["prompt_hash"].is_not_null()
     if not is_known.all():
         log.warning(
-            "%s: %d of %d scheduled prompts carry no hash, so whether %s is the file that was "
-            "scheduled could not be checked there",
+            "%s: %d of %d scheduled prompts carry no hash, so it could not be checked that %s is "
+            "the file that was scheduled; a prompt_hash column in the lengths table mends that",
             schedule_name, (~is_known).sum(), len(plan), prompts_name,
         )  # fmt: skip
     is_other = is_known & (plan["prompt_hash"] != in_file)

@@ -41,13 +41,19 @@ def _hydra(value: object) -> str:
 
 
 def concerns(handover: Handover) -> list[str]:
-    """A prompt that verl would not take."""
-    if not handover.has_text_prompts:
-        return []
-    return [
-        f"verl takes prompts as lists of {{role, content}}, but column {handover.prompt_column!r} "
-        "holds text: make it messages, or give verl a dataset class of your own (data.custom_cls)"
-    ]
+    """A prompt that verl would not take, a sample group of one."""
+    found = []
+    if handover.samples_per_prompt == 1:
+        found.append(
+            "the schedule is made for 1 sample a prompt, so rollout.n is 1, which gives GRPO no "
+            "group: run partition with --samples-per-prompt N, the n of training, and emit again"
+        )
+    if handover.has_text_prompts:
+        found.append(
+            f"verl takes prompts as lists of {{role, content}}, but column {handover.prompt_column!r} "
+            "holds text: make it messages, or give verl a dataset class of your own (data.custom_cls)"
+        )
+    return found
 
 
 def notes(handover: Handover) -> str:

@@ -59,6 +59,7 @@ class Cost:
     @classmethod
     def padding(cls, key_p: Floats) -> "Cost":
         """Sum over minibatches of size x longest, the slot-steps paid for."""
+        assert (np.diff(key_p) >= 0).all(), "the last prompt of a minibatch is its longest"
         return cls(STEP_COST, key_p, key_p)
 
     @classmethod

@@ -91,15 +91,15 @@ def sizes_for(num_prompts: int, batch_size: int, slack: float) -> Sizes:
 
 
 def partition(
-    lengths: pl.DataFrame, config: PartitionConfig
+    lengths: pl.DataFrame, config: PartitionConfig, name: str = "the lengths table"
 ) -> tuple[pl.DataFrame, dict[str, object]]:
-    """Cut the prompts of a complete lengths table into minibatches.
+    """Cut the prompts of a complete lengths table, in messages `name`, into minibatches.
 
     Returns:
         The minibatches table, and what is to be said of it: objective, count, gap.
     """
-    num_samples = _samples_per_prompt(lengths)
-    _check_sums(lengths, num_samples)
+    num_samples = _samples_per_prompt(lengths, name)
+    _check_sums(lengths, num_samples, name)
     sizes = sizes_for(len(lengths), config.batch_size, config.slack)
     if config.method == "exact":
         order = _ascending(lengths, config.sort_by)
@@ -138,11 +138,11 @@ def _utilization(minibatches: pl.DataFrame) -> float:
     return useful / paid if paid else 1.0
 
 
-def _samples_per_prompt(lengths: pl.DataFrame) -> int:
+def _samples_per_prompt(lengths: pl.DataFrame, name: str) -> int:
     values = lengths.get_column("samples_per_prompt").unique().sort()
     if len(values) > 1:
         raise AspError(
-            f"the lengths table holds prompts with {values[0]} and with {values[-1]} "
+            f"{name}: holds prompts with {values[0]} and with {values[-1]} "
             "samples_per_prompt; say which n training uses: --samples-per-prompt N"
         )
     return int(values[0])
@@ -160,18 +160,18 @@ def _sort_key(lengths: pl.DataFrame, by: Key) -> pl.Series:
     return lengths["expected_tokens" if by == "expected" else "expected_longest"]
 
 
-def _check_sums(lengths: pl.DataFrame, num_samples: int) -> None:
+def _check_sums(lengths: pl.DataFrame, num_samples: int, name: str) -> None:
     """Refuse what adds up to more than the columns of the minibatches table can hold."""
     if len(lengths) * num_samples >= LARGEST_COUNT:
         raise AspError(
-            f"the lengths table: {num_samples} samples_per_prompt for {len(lengths)} prompts are "
+            f"{name}: {num_samples} samples_per_prompt for {len(lengths)} prompts are "
             "more responses than can be counted exactly (2^53); give --samples-per-prompt N"
         )
     for column in ("expected_tokens", "expected_longest"):
         largest = float(lengths.get_column(column).max())  # type: ignore[arg-type]
         if largest > LARGEST_LENGTH:
             raise AspError(
-                f"the lengths table: column {column!r} holds {largest:g}, which is above "
+                f"{name}: column {column!r} holds {largest:g}, which is above "
                 f"{LARGEST_LENGTH:g} and cannot be added up; correct it"
             )
 
@@ -192,7 +192,7 @@ def _cut(
     capped = pl.min_horizontal(_sort_key(lengths, config.sort_by), "cap")
     key_p = lengths.select(capped.cast(pl.Float64)).to_series().to_numpy()[order]
     if config.objective == "expected-padding":
-        cost = _expected_padding(lengths[order], num_samples, sizes)
+        cost = _expected_padding(lengths[order], key_p, num_samples, sizes)
     elif config.objective == "utilization":
         cost = Cost.utilization(key_p, lengths.get_column("expected_tokens").to_numpy()[order])
     elif config.objective == "padding":
@@ -207,11 +207,11 @@ def _cut(
     return cut_into(cost, sizes.lo, sizes.hi, sizes.count)
 
 
-def _expected_padding(ordered: pl.DataFrame, num_samples: int, sizes: Sizes) -> Cost:
+def _expected_padding(ordered: pl.DataFrame, key_p: Floats, num_samples: int, sizes: Sizes) -> Cost:
     """Without any spread it is padding, which is exact; the grid of the other is not."""
     mu_p, sigma_p, cap_p = _distribution(ordered)
     if not sigma_p.any():
-        return Cost.padding(ordered["expected_longest"].to_numpy())
+        return Cost.padding(key_p)
     hi = min(sizes.hi, len(ordered))
     num_prices = len(ordered) * (hi - sizes.lo + 1)
     if num_prices > MOST_PRICES:
@@ -290,7 +290,7 @@ def run(source: str, output: str, config: PartitionConfig, force: bool = False) 
         Lengths,
         partial(lengths_table.complete, samples_per_prompt=config.samples_per_prompt),
     )
-    minibatches, results = partition(table.frame, config)
+    minibatches, results = partition(table.frame, config, table.name)
     if not results["is_within_slack"]:
         log.warning(
             "%d prompts cannot be cut into minibatches of %d +- %g%%; sizes differ by at most one",
@@ -323,4 +323,4 @@ def _gap_in_words(results: dict[str, object]) -> str:
         return ""
     gap = float(results["gap"])  # type: ignore[arg-type]
     verdict = "optimal" if gap < 1e-9 else f"within {gap:.2%} of the best"
-    return f", {results['objective']} {results['objective_value']:.6g} ({verdict})"
+    return f"; objective {results['objective']} = {results['objective_value']:.6g}, {verdict}"

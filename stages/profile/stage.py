@@ -245,10 +245,14 @@ def _tell_of_rollouts(
         log.info("no column says which model answered; name it with --rollouts-model NAME")
     if results["num_relogged"]:
         log.info("%d responses were logged again at a later step", results["num_relogged"])
+    if results["num_unmatched"]:
+        log.info(
+            "%d recorded responses are to prompts that are not in the prompt file; left out",
+            results["num_unmatched"],
+        )
     for count, words in {
         "num_repeated": "repeat an earlier row in everything; each is taken once",
         "num_renumbered": "have a sample_index that does not tell a prompt's apart; numbered anew",
-        "num_unmatched": "are of no prompt of the prompt file; they are left out",
         "num_end_unsaid": "have no finish_reason and no cap, and count as stopped; "
         "give --max-response-tokens if there was a cap",
     }.items():

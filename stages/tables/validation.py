@@ -35,7 +35,7 @@ def _cast(values: pl.Series, dtype: Dtype, name: str) -> pl.Series:
         lost = values.filter(~is_kept).to_list()
         raise AspError(
             f"{where} holds {values.dtype}, but {_in_words(dtype)} is needed: "
-            f"{len(lost)} of {len(values)} values are none, first in row "
+            f"{len(lost)} of {len(values)} values are not, first in row "
             f"{first_few((~is_kept).arg_true())} (from 0): {first_few(lost)}"
         )
     return cast

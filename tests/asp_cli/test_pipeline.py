@@ -84,7 +84,10 @@ def test_tables_edited_by_hand_are_accepted(tmp_path: Path, make_lengths: Make, 
     assert asp("balance", tmp_path / "m2", "-o", tmp_path / "g").code == 0
     groups = pl.read_parquet(tmp_path / "g")
     assert groups["owner"].to_list() == ["me"] * len(groups)
-    assert "valid" in asp("inspect", tmp_path / "g").stdout.decode()
+    assert asp("inspect", tmp_path / "g").stdout.decode().splitlines()[-1].split() == [
+        "valid",
+        "yes",
+    ]
 
 
 def test_the_same_flags_give_the_same_bytes(tmp_path: Path, make_lengths: Make, asp: Run) -> None:
@@ -136,7 +139,19 @@ def test_report_on_lengths_known_beforehand(tmp_path: Path, asp: Run) -> None:
     done = asp("report", tmp_path / "g", "--lengths", tmp_path / "l", "--profile", tmp_path / "p")
     assert done.code == 0, done.stderr
     utilization, imbalance, _ = done.stdout.decode().splitlines()[1:4]
-    cells = utilization.split()
+    cells = utilization.removesuffix(", a gain").split()
     assert cells[-2] == cells[-3]  # schedule and perfect
     assert float(cells[-1].rstrip("x")) > 1.3
     assert "no gain" not in utilization and "no gain" not in imbalance
+
+
+def test_a_report_on_the_predictors_own_profile_says_so(
+    predictor: Path, sample_data: Path, tmp_path: Path, asp: Run
+) -> None:
+    profile = predictor.parent / "profile.parquet"
+    prompts = sample_data / "profile_prompts.parquet"
+    asp("predict", prompts, "--predictor", predictor, "-o", tmp_path / "l")
+    asp("partition", tmp_path / "l", "-o", tmp_path / "m")
+    asp("balance", tmp_path / "m", "-o", tmp_path / "g")
+    done = asp("report", tmp_path / "g", "--lengths", tmp_path / "l", "--profile", profile)
+    assert done.code == 0 and "the predictor was trained on" in done.stderr

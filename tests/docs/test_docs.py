@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rollout.report import ROWS
+
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"<!-- run -->\n```(bash|python)\n(.*?)```", re.DOTALL)
@@ -52,6 +54,23 @@ def test_readme_lines_run_as_they_stand(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
     assert (tmp_path / "build/readme/for_trl/README.md").is_file()
     assert (tmp_path / "build/readme/my_schedule.parquet").is_file()
+
+
+def test_the_demos_table_in_the_readme_is_that_of_the_report() -> None:
+    """Its figures come from `make demo`; machines may differ in a digit, not in the lines."""
+    table = README.split("<!-- demo -->")[1].split("```")[1].strip("\n").splitlines()
+    assert table[0].split() == [
+        "random",
+        "sorted",
+        "schedule",
+        "perfect",
+        "schedule",
+        "/",
+        "random",
+    ]
+    for line, row in zip(table[1:], ROWS.values(), strict=False):
+        assert line.startswith(row.label)
+        assert len(re.findall(r"[\d.]+%?", line[36:76])) == 4
 
 
 def test_the_tree_in_the_readme_is_the_tree() -> None:

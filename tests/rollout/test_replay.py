@@ -1,16 +1,21 @@
 """The measures by hand, and what they must obey."""
 
 import heapq
+from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout.replay import ReplayConfig, decode_steps, measure
+from rollout.replay import ReplayConfig, decode_steps, measure, perfect_plan
 from rollout.report import ROWS, _verdict
 from stages.balance.stage import BalanceConfig
+from stages.lengths.table import complete
 from stages.partition.stage import PartitionConfig
+from stages.tables.io import conform
+from stages.tables.schemas import Lengths
 
 CONFIG = ReplayConfig(PartitionConfig(), BalanceConfig(), slots=2)
 SAMPLES = {0: np.array([1, 3]), 1: np.array([2, 2]), 2: np.array([10, 4]), 3: np.array([5, 5])}
@@ -59,9 +64,24 @@ def test_decode_steps_against_a_clock(lengths: list[int], slots: int) -> None:
 def test_a_gain_is_claimed_only_beyond_chance() -> None:
     shuffles = np.linspace(0.10, 0.20, 21)
     row = ROWS["utilization"]
-    assert _verdict({"schedule": [0.30], "random": shuffles}, row) == "2.00x"
+    assert _verdict({"schedule": [0.30], "random": shuffles}, row) == "2.00x, a gain"
     assert (
         _verdict({"schedule": [0.16], "random": shuffles}, row) == "no gain (1.07x, within chance)"
     )
     assert _verdict({"schedule": [0.05], "random": shuffles}, row) == "no gain: a loss (0.33x)"
-    assert _verdict({"schedule": [0.05], "random": shuffles}, ROWS["step"]) == "0.33x"
+    assert _verdict({"schedule": [0.05], "random": shuffles}, ROWS["step"]) == "0.33x, a gain"
+
+
+def test_the_perfect_plan_knows_the_longest() -> None:
+    """The means order 0 1 2 3, the longest 1 0 3 2: minibatches of two wait for the longest."""
+    samples = {0: [1, 80], 1: [41, 42], 2: [20, 200], 3: [111, 112]}
+    lengths = pl.DataFrame({"prompt_id": range(4), "mu": 5.0, "sigma": 0.5, "cap": 1000})
+    complete_lengths = conform(lengths, Lengths, "x", complete)
+    config = ReplayConfig(PartitionConfig(batch_size=1, slack=0.0), BalanceConfig(group_size=4))
+    recorded = {p: np.array(tokens) for p, tokens in samples.items()}
+    ((first, second, third, fourth),) = perfect_plan(complete_lengths, recorded, config)
+    assert [*first, *second, *third, *fourth] == [2, 3, 0, 1]  # longest first
+    pairs = replace(config, partition=PartitionConfig(batch_size=2, slack=0.0))
+    (plan,) = perfect_plan(complete_lengths, recorded, pairs)
+    assert [sorted(minibatch) for minibatch in plan] == [[2, 3], [0, 1]]
+    assert measure([plan], recorded, config).utilization == pytest.approx(607 / (4 * 200 + 4 * 80))

@@ -247,3 +247,10 @@ def test_a_cost_model_that_is_none_is_not_used(tmp_path: Path, model: object) ->
     origin = Provenance("partition", "minibatches/1", {"cost_model": model})
     table = Table(minibatches_of([1], [1.0]), "x", "", origin)
     assert _cost_model(table) == CostModel()
+
+
+def test_a_remainder_of_a_few_prompts_is_not_judged() -> None:
+    """260 prompts in train batches of 128: the last holds 4, yet a whole longest response."""
+    frame = minibatches_of([32] * 8 + [4], [10.0] * 8 + [10.0])
+    _, results = balance(frame, BalanceConfig(prompts_per_group=128))
+    assert results["imbalance"] == 0 and results["gap"] == 0

@@ -99,7 +99,7 @@ def test_another_models_bad_rows_do_not_matter(tmp_path: Path) -> None:
         ({"question": ["a"], "response_tokens": [1]}, "no column 'prompt' .*it has question"),
         ({"prompt": ["a"]}, "no column with the length"),
         ({"prompt": ["a"], "response": [None]}, "row 0 .*: null"),
-        ({"prompt": ["a"], "response_tokens": [1], "max_tokens": [0]}, "at least 1"),
+        ({"prompt": ["a"], "response_tokens": [1], "max_tokens": [0]}, "whole numbers from 1 to"),
         ({"prompt": ["a"], "response_tokens": [1], "temperature": ["hot"]}, "holds String"),
     ],
 )

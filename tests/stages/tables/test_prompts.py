@@ -106,9 +106,11 @@ def test_a_broken_line_is_numbered(tmp_path: Path, text: str, words: str) -> Non
         read_prompts(str(tmp_path / "p.jsonl"))
 
 
-def test_duplicates_are_kept_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_duplicates_are_kept_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pl.DataFrame({"prompt": ["a", "b", "a", "a"]}).write_parquet(tmp_path / "p.parquet")
-    logging.getLogger("asp").propagate = True
+    monkeypatch.setattr(logging.getLogger("asp"), "propagate", True)
     prompts = read_prompts(str(tmp_path / "p.parquet"))
     assert len(prompts.frame) == 4
     assert "2 of 4 prompts repeat an earlier one" in caplog.text

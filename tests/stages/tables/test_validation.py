@@ -52,7 +52,7 @@ def complete(frame: pl.DataFrame) -> pl.DataFrame:
         ({"prompt_id": [0, 1, 1]}, "prompt_id must occur once"),
         ({"prompt_id": [0, -1, 2]}, "column prompt_id must be at least 0"),
         ({"prompt_id": ["a", "b", "c"]}, "column 'prompt_id' holds String, but a whole number"),
-        ({"cap": [8.0, 8.5, 8.0]}, "1 of 3 values are none, first in row 1"),
+        ({"cap": [8.0, 8.5, 8.0]}, "1 of 3 values are not, first in row 1"),
         ({"mu": ["1", "2", "3"]}, "column 'mu' holds String, but a number"),
         ({"source": ["predicted", "guessed", "observed"]}, "one of predicted, observed, blended"),
         ({"sample_sigma": [0.5, 0.6, 0.5]}, "sample sigma within sigma"),
