@@ -50,8 +50,9 @@ def concerns(handover: Handover) -> list[str]:
         )
     if handover.has_text_prompts:
         found.append(
-            f"verl takes prompts as lists of {{role, content}}, but column {handover.prompt_column!r} "
-            "holds text: make it messages, or give verl a dataset class of your own (data.custom_cls)"
+            "verl takes prompts as lists of {role, content}, but column "
+            f"{handover.prompt_column!r} holds text: make it messages, or give verl a dataset "
+            "class of your own (data.custom_cls)"
         )
     return found
 
