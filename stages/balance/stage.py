@@ -140,7 +140,24 @@ def _judge(
         }
     load_g = problem.loads(group_b)[is_full]
     imbalance = float(load_g.max() / load_g.mean() - 1) if load_g.any() else 0.0
-    return {"imbalance": imbalance, "imbalance_bound": 0.0, "gap": imbalance}
+    bound = _bound_among_full(problem)
+    gap = max(0.0, (1 + imbalance) / (1 + bound) - 1)
+    return {"imbalance": imbalance, "imbalance_bound": bound, "gap": gap}
+
+
+def _bound_among_full(problem: Problem) -> float:
+    """The heaviest minibatch, filled up at the lowest load per prompt, over the largest mean.
+
+    None where it fits the remainder, which is not judged.
+    """
+    heaviest = int(np.argmax(problem.load_b))
+    size, (full, rest) = problem.weight_b[heaviest], problem.capacity_g[[0, -1]]
+    if not problem.load_b.any() or not rest < size <= full:
+        return 0.0
+    fill = (problem.load_b / problem.weight_b).min()
+    largest_mean = problem.load_b.sum() / (len(problem.capacity_g) - 1)
+    filled = problem.load_b[heaviest] + fill * (full - size)
+    return max(0.0, float(filled / largest_mean) - 1)
 
 
 def _problem(minibatches: pl.DataFrame, config: BalanceConfig) -> Problem:

@@ -254,3 +254,12 @@ def test_a_remainder_of_a_few_prompts_is_not_judged() -> None:
     frame = minibatches_of([32] * 8 + [4], [10.0] * 8 + [10.0])
     _, results = balance(frame, BalanceConfig(prompts_per_group=128))
     assert results["imbalance"] == 0 and results["gap"] == 0
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 99))
+def test_the_bound_among_full_train_batches_is_one(seed: int) -> None:
+    frame = random_minibatches(31, seed, 24, 40)
+    _, results = balance(frame, BalanceConfig(prompts_per_group=128))
+    assert 0 <= results["imbalance_bound"] <= results["imbalance"] + 1e-9
+    assert results["gap"] >= 0
