@@ -61,8 +61,8 @@ class Scores:
                 rows.append(f"  {words + ', ' + by:38}" + "".join(map(_cell, values)))
         return [
             *rows,
-            f"  80% intervals, calibrated on them, cover {self.coverage_80:.1%}, 90% intervals "
-            f"{self.coverage_90:.1%}",
+            f"  its 80% interval covers {self.coverage_80:.1%} of responses, its 90% interval "
+            f"{self.coverage_90:.1%} (calibrated on them)",
             f"  expected against observed: mean {self.mean_bias:+.1%}, "
             f"longest {self.longest_bias:+.1%}",
         ]
