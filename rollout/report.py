@@ -67,14 +67,11 @@ def run(schedule: str, lengths: str, profile: str, slots: int, seed: int) -> str
 
 def render(measures: dict[str, list[Measures]], config: ReplayConfig) -> str:
     """A table of the measures, and for each whether the schedule gains over random order."""
-    titles = {"random": "random", "sorted": "sorted", "schedule": "schedule", "perfect": "perfect"}
-    lines = [
-        f"{'':36}" + "".join(f"{title:>10}" for title in titles.values()) + "   schedule / random"
-    ]
+    lines = [f"{'':36}" + "".join(f"{title:>10}" for title in measures) + "   schedule / random"]
     for field in fields(Measures):
         row = ROWS[field.name]
         values = {k: np.array([getattr(m, field.name) for m in v]) for k, v in measures.items()}
-        cells = "".join(f"{row.form.format(values[name].mean()):>10}" for name in titles)
+        cells = "".join(f"{row.form.format(values[name].mean()):>10}" for name in measures)
         lines.append(f"{row.label:36}{cells}   {_verdict(values, row)}")
     lines.append(
         f"On recorded lengths; random is the mean of {NUM_SHUFFLES} orders. More is better in the "

@@ -230,7 +230,7 @@ def run(source: str, output: str, config: BalanceConfig, force: bool = False) ->
     if (table.frame["kind"].cast(pl.String) == "tail").any():
         raise AspError(f"{table.name}: holds tail rows, which balance cannot place; remove them")
     groups, results = balance(table.frame, config, _cost_model(table))
-    _report(table.frame, groups, results, config)
+    _report(table.frame, results, config)
     provenance = Provenance(
         stage="balance",
         schema="groups/1",
@@ -253,12 +253,7 @@ def _cost_model(table: Table) -> CostModel:
     return model if is_usable else CostModel()
 
 
-def _report(
-    minibatches: pl.DataFrame,
-    groups: pl.DataFrame,
-    results: dict[str, object],
-    config: BalanceConfig,
-) -> None:
+def _report(minibatches: pl.DataFrame, results: dict[str, object], config: BalanceConfig) -> None:
     num_prompts = int(minibatches["num_prompts"].sum())
     if "latest_instance" in results:
         log.info(

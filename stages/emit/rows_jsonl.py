@@ -1,6 +1,5 @@
 """Rows of a JSON lines file, copied byte for byte, in another order."""
 
-import json
 from array import array
 from collections.abc import Iterator
 from io import BufferedIOBase
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.tables.errors import AspError
-from stages.tables.prompts import BYTE_ORDER_MARK
+from stages.tables.prompts import BYTE_ORDER_MARK, parse_json_line
 
 NEWLINE = b"\n"
 
@@ -49,17 +48,8 @@ class JsonLines:
         self._source.seek(start)
         for number, line in enumerate(self._source, start=1):
             if line.strip():
-                yield start, self._parse(line, number)
+                yield start, parse_json_line(self.name, number, line)
             start += len(line)
-
-    def _parse(self, line: bytes, number: int) -> dict[str, object]:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise AspError(f"{self.name}: line {number} is not JSON: {error}; mend it") from None
-        if not isinstance(record, dict):
-            raise AspError(f"{self.name}: line {number} is not a JSON object: {str(record)[:40]}")
-        return record
 
     def prompts(self) -> Iterator[object]:
         """Each row's prompt, as it stands."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from stages.emit.carriers import carrier, carrier_schema
 from stages.tables.errors import AspError
+from stages.tables.io import not_parquet
 
 BATCH_BYTES = 32 * 2**20  # of encoded Parquet, read at a time
 BATCH_ROWS = 4096  # at most: encoded bytes can hide much repetition
@@ -173,13 +174,7 @@ class ParquetRows:
         try:
             yield
         except (pa.ArrowException, OSError) as error:
-            if not head:
-                reason = "it is empty"
-            elif head != b"PAR1":
-                reason = "it does not start as one (a CSV or JSON file under this name?)"
-            else:
-                reason = f"it is damaged or cut short ({str(error)[:80]})"
-            raise AspError(f"{self.name}: not a Parquet file: {reason}; write it again") from None
+            raise not_parquet(self.name, head, error) from None
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

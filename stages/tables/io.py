@@ -85,13 +85,18 @@ def _parquet_errors(name: str, data: bytes) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        if not data:
-            reason = "it is empty"
-        elif data[:4] != b"PAR1":
-            reason = "it does not start as one (a CSV or JSON file under this name?)"
-        else:
-            reason = f"it is damaged or cut short, or not to be read here ({str(error)[:120]})"
-        raise AspError(f"{name}: not a Parquet file: {reason}; write it again") from None
+        raise not_parquet(name, data[:4], error) from None
+
+
+def not_parquet(name: str, head: bytes, error: Exception) -> AspError:
+    """What to say of a file that did not parse as Parquet, told by its first four bytes."""
+    if not head:
+        reason = "it is empty"
+    elif head != b"PAR1":
+        reason = "it does not start as one (a CSV or JSON file under this name?)"
+    else:
+        reason = f"it is damaged or cut short, or not to be read here ({str(error)[:120]})"
+    return AspError(f"{name}: not a Parquet file: {reason}; write it again")
 
 
 def read_table(path: str, schema: type[dy.Schema], complete: Complete | None = None) -> Table:

@@ -114,18 +114,19 @@ def is_json_lines(data: bytes) -> bool:
 
 def parse_json_lines(name: str, data: bytes) -> list[dict[str, Any]]:
     """The objects of a JSON lines file; blank lines are passed over."""
-    records = []
-    for number, line in enumerate(io.BytesIO(data), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise AspError(f"{name}: line {number} is not JSON: {error}; correct it") from None
-        if not isinstance(record, dict):
-            raise AspError(f"{name}: line {number} is not a JSON object: {str(record)[:40]}")
-        records.append(record)
-    return records
+    lines = enumerate(io.BytesIO(data), start=1)
+    return [parse_json_line(name, number, line) for number, line in lines if line.strip()]
+
+
+def parse_json_line(name: str, number: int, line: bytes) -> dict[str, Any]:
+    """The object that line `number` (from 1) of file `name` holds."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise AspError(f"{name}: line {number} is not JSON: {error}; correct it") from None
+    if not isinstance(record, dict):
+        raise AspError(f"{name}: line {number} is not a JSON object: {str(record)[:40]}")
+    return record
 
 
 def _is_unicode(text: str) -> bool:
