@@ -1,9 +1,10 @@
 """What does a minibatch cost when lengths are uncertain?
 
-Its size times the expected longest of all its samples: E[longest] = integral over t of
-1 - prod_i G_i(t), where G_i(t) is the chance that all n samples of prompt i stay within t, the
-prediction's error, which they share, included. For every end in the sorted list the product is
-built up prompt by prompt, from the end backwards, and read off at each legal size: that takes
+Its size times the expected longest of all its samples, or its expected seconds, which rest on the
+longest's mean and mean square (`costs/model.py`). E[longest^k] = integral over t of
+k t^(k-1) (1 - prod_i G_i(t)), where G_i(t) is the chance that all n samples of prompt i stay within
+t, the prediction's error, which they share, included. For every end in the sorted list the product
+is built up prompt by prompt, from the end backwards, and read off at each legal size: that takes
 O(N x largest size x grid) multiplications, several at once. (Differences of prefix sums of log G
 would need an exponential for each size and point, which takes longer.)
 
@@ -14,11 +15,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.costs.model import CostModel
 from stages.lengths import lognormal
 
 Floats = NDArray[np.float64]
 
-NUM_POINTS = 64  # of the token grid
+NUM_POINTS = 64  # of the token grid, or more where lengths range far:
+POINTS_A_UNIT = 6.4  # of log length
+MOST_POINTS = 256
 LOW_REACH = 3.0  # deviations below its mean at which the shortest prompt's grid begins
 BLOCK = 20_000  # prompts priced at a time, which bounds memory
 
@@ -31,18 +35,31 @@ def price_windows(
     sample_sigma_p: Floats,
     lo: int,
     hi: int,
+    model: CostModel | None = None,
+    prompt_tokens_p: Floats | None = None,
 ) -> Floats:
-    """Size x expected longest [slot-steps of one sample] of every candidate minibatch.
+    """Expected cost of every candidate minibatch.
 
     Args:
         mu_p, sigma_p, cap_p, num_samples, sample_sigma_p: As in `lognormal.expected_longest`.
         lo, hi: Sizes to price [prompts].
+        model: Prices are expected seconds; without, size x expected longest [slot-steps of one
+            sample].
+        prompt_tokens_p: Lengths of the prompts; None: 0, of no effect.
 
     Returns:
         Row j, column s - lo: the minibatch of the s prompts that end before j; infinite where
         there are not so many.
     """
     log_t_q, weight_q = _token_grid(mu_p, sigma_p, cap_p)
+    t_q = np.exp(log_t_q)
+    weight_kq = np.stack((weight_q, 2 * t_q * weight_q))
+    prices = model or CostModel(step_seconds=0.0, sequence_seconds=1 / num_samples)
+    coefficients = tuple(map(float, (
+        prices.step_seconds, num_samples * prices.sequence_seconds, num_samples * prices.kv_seconds,
+        num_samples * prices.prefill_seconds,
+    )))  # fmt: skip
+    tokens_p = np.zeros(len(mu_p)) if prompt_tokens_p is None else prompt_tokens_p
     table = np.full((len(mu_p) + 1, hi - lo + 1), np.inf)
     for first in range(0, len(mu_p), BLOCK):
         start, stop = max(0, first + 1 - hi), min(first + BLOCK, len(mu_p))
@@ -53,7 +70,10 @@ def price_windows(
             )
         )
         priced = table[first + 1 : stop + 1]
-        _fill(priced, within_pq, first + 1 - start, np.exp(log_t_q[0]), weight_q, lo)
+        _fill(
+            priced, within_pq, tokens_p[part], first + 1 - start,
+            t_q[0], weight_kq, coefficients, lo,
+        )  # fmt: skip
     return table
 
 
@@ -66,27 +86,40 @@ def _token_grid(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> tuple[Floats, F
     # A wide grid would leave too few points where the tokens are.
     low = max(float(low), lognormal.LOG_SMALLEST)
     high = max(float(high), low + 1.0)
+    num_points = int(np.clip(POINTS_A_UNIT * (high - low), NUM_POINTS, MOST_POINTS))
     # The chance to be above t jumps to 0 at the cap: the last point lies just below it.
-    log_t_q = np.linspace(low, high - 1e-9, NUM_POINTS)
-    weight_q = (high - low) / (NUM_POINTS - 1) * np.exp(log_t_q)
+    log_t_q = np.linspace(low, high - 1e-9, num_points)
+    weight_q = (high - low) / (num_points - 1) * np.exp(log_t_q)
     weight_q[[0, -1]] /= 2
     return log_t_q, weight_q
 
 
 @numba.njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
-def _fill(table, within_pq, offset, shortest, weight_q, lo):  # type: ignore[no-untyped-def]
+def _fill(  # type: ignore[no-untyped-def]
+    table, within_pq, tokens_p, offset, shortest, weight_kq, coefficients, lo
+):
     """Price the minibatches that end at each row of the table; within_pq starts `offset` before."""
     num_rows, num_sizes = table.shape
-    num_points = len(weight_q)
-    total = weight_q.sum()
+    num_points = weight_kq.shape[1]
+    step, per_prompt, per_token, prefill = coefficients
+    mean_beyond, square_beyond = weight_kq[0].sum(), weight_kq[1].sum()
     for row in numba.prange(num_rows):
         end = row + offset
         all_within = np.ones(num_points)
+        tokens = 0.0
         for size in range(1, min(lo + num_sizes - 1, end) + 1):
+            tokens += tokens_p[end - size]
             for q in range(num_points):
                 all_within[q] *= within_pq[end - size, q]
             if size >= lo:
                 within = 0.0
                 for q in range(num_points):
-                    within += weight_q[q] * all_within[q]
-                table[row, size - lo] = size * (shortest + total - within)
+                    within += weight_kq[0, q] * all_within[q]
+                longest = shortest + mean_beyond - within
+                price = (step + per_prompt * size + per_token * tokens) * longest + prefill * tokens
+                if per_token > 0:
+                    within = 0.0
+                    for q in range(num_points):
+                        within += weight_kq[1, q] * all_within[q]
+                    price += per_token * size / 2 * (shortest**2 + square_beyond - within)
+                table[row, size - lo] = price

@@ -6,7 +6,7 @@ Maximising utilisation or minimising padding alone prefers the smallest legal mi
 hold the number of minibatches m fixed. Two ways to do that:
 
 - layers: best[k, j] over k minibatches, exact for any cost, O(N^2) time. For costs that are not
-  Monge (below), to N = EXACT_LIMIT.
+  Monge (below) or whose sizes are limited by more than lo and hi, to N = EXACT_LIMIT.
 - a price per minibatch, found by bisection so that m minibatches are cheapest. The cheapest
   partition at a price with count m is the best with m. Where prices jump over m, two partitions
   with fewer and with more minibatches are spliced into one with m (below). The dual bound, the
@@ -18,19 +18,29 @@ partitions that are cheapest at the same price is cheapest too (Aggarwal, Schieb
 "Finding a minimum-weight k-link path in graphs with the concave Monge property", 1994). Size
 limits keep that: where (i,j') and (i',j) have legal sizes, (i,j) and (i',j') lie between. So the
 price method is exact for padding, up to rounding. Utilisation is not Monge: its gap is reported.
+
+Where some minibatches are too much for memory, sizes are limited further: at each end by the most
+prompts that fit, at each start by the fewest that are wanted (`memory.py`). Part of what fits
+fits, and the splice only grows a minibatch of `more` at its end, so it stays legal.
 """
 
 from dataclasses import dataclass, field
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from stages.partition.recurrences import (
+    STEP_COST,
+    TABULATED,
+    UTILIZATION,
+    layers,
+    shortest_path,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 EXACT_LIMIT = 2_000  # prompts up to which costs that are not Monge are solved by layers
-UTILIZATION, STEP_COST, TABULATED = 0, 1, 2  # kinds of cost, for the compiled code
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,8 @@ class Cost:
     UTILIZATION: -(sum of tokens) / (size x longest), so that less is better; -1 where longest is 0.
     STEP_COST: longest x (fixed + per_prompt x size).
     TABULATED: table[j, size - smallest].
+
+    Only minibatches of least_p[i] to most_p[j - 1] prompts are candidates, where these are given.
     """
 
     kind: int
@@ -50,6 +62,8 @@ class Cost:
     per_prompt: float = 1.0
     table: Floats = field(default_factory=lambda: np.zeros((1, 1)))  # end of a minibatch x size
     smallest: int = 1  # size of the table's first column
+    least_p: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    most_p: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
     def utilization(cls, key_p: Floats, tokens_p: Floats) -> "Cost":
@@ -107,15 +121,28 @@ def cut_freely(cost: Cost, lo: int, hi: int) -> Partition | None:
     return _cheapest_at_price(cost, lo, hi, 0.0, fewest=True)
 
 
+def feasible_counts(least_p: Ints, most_p: Ints) -> tuple[int, int] | None:
+    """Fewest and most minibatches of a partition within such limits; None if there is none.
+
+    Every count between is feasible too: a splice has it.
+    """
+    free = Cost(STEP_COST, np.zeros(len(most_p)), np.empty(0), least_p=least_p, most_p=most_p)
+    lo, hi = int(least_p.min()), int(most_p.max())
+    fewest = _cheapest_at_price(free, lo, hi, 1.0, fewest=True)
+    most = _cheapest_at_price(free, lo, hi, -1.0, fewest=False)
+    return (len(fewest.ends), len(most.ends)) if fewest and most else None
+
+
 def cut_into(cost: Cost, lo: int, hi: int, count: int) -> Partition:
     """The cheapest partition into exactly `count` minibatches with sizes in [lo, hi].
 
-    Needs count x lo <= N <= count x hi.
+    Needs count x lo <= N <= count x hi, and with further limits a count of `feasible_counts`.
     """
     num_prompts = len(cost.key_p)
     assert count * lo <= num_prompts <= count * hi, "no partition has this count"
-    if cost.kind != STEP_COST and num_prompts <= EXACT_LIMIT:
-        ends = _layers(*_arguments(cost), lo, hi, count)
+    is_monge = cost.kind == STEP_COST and not len(cost.most_p)
+    if not is_monge and num_prompts <= EXACT_LIMIT:
+        ends = layers(*_arguments(cost), lo, hi, count)
         total = cost.total(ends)
         return Partition(ends, total, total)
     return _cut_by_price(cost, lo, hi, count)
@@ -178,93 +205,21 @@ def _even_ends(num_prompts: int, count: int) -> Ints:
     return (np.arange(1, count + 1) * num_prompts) // count
 
 
-def _arguments(cost: Cost) -> tuple[int, Floats, Floats, float, float, Floats, int]:
+def _arguments(
+    cost: Cost,
+) -> tuple[int, Floats, Floats, float, float, Floats, int, Ints, Ints]:
     sums = np.concatenate(([0.0], np.cumsum(cost.tokens_p)))
     return (
         cost.kind, cost.key_p, sums, cost.fixed, cost.per_prompt, cost.table, cost.smallest,
+        cost.least_p, cost.most_p,
     )  # fmt: skip
 
 
 def _cheapest_at_price(
     cost: Cost, lo: int, hi: int, price: float, fewest: bool
 ) -> Partition | None:
-    ends = _shortest_path(*_arguments(cost), lo, hi, price, fewest)
+    ends = shortest_path(*_arguments(cost), lo, hi, price, fewest)
     if not len(ends):
         return None
     total = cost.total(ends)
     return Partition(ends, total, total)
-
-
-@numba.njit(cache=True)
-def _window_cost(  # type: ignore[no-untyped-def]
-    kind, key_p, sums, fixed, per_prompt, table, smallest, i, j
-):
-    size, longest = j - i, key_p[j - 1]
-    if kind == TABULATED:
-        return table[j, size - smallest]
-    if kind == STEP_COST:
-        return longest * (fixed + per_prompt * size)
-    return -(sums[j] - sums[i]) / (size * longest) if longest > 0 else -1.0
-
-
-@numba.njit(cache=True)
-def _shortest_path(  # type: ignore[no-untyped-def]
-    kind, key_p, sums, fixed, per_prompt, table, smallest, lo, hi, price, fewest
-):
-    """Ends of the cheapest partition when each minibatch costs `price` more; empty if none.
-
-    Among equals the one of fewest (or most) minibatches.
-    """
-    n = len(key_p)
-    best = np.full(n + 1, np.inf)
-    count = np.zeros(n + 1, dtype=np.int64)
-    previous = np.full(n + 1, -1, dtype=np.int64)
-    best[0] = 0.0
-    for j in range(lo, n + 1):
-        for i in range(max(0, j - hi), j - lo + 1):
-            if best[i] == np.inf:
-                continue
-            total = best[i] + price
-            total += _window_cost(kind, key_p, sums, fixed, per_prompt, table, smallest, i, j)
-            steps = count[i] + 1
-            is_better = total < best[j] or (
-                total == best[j] and (steps < count[j] if fewest else steps > count[j])
-            )
-            if is_better:
-                best[j], count[j], previous[j] = total, steps, i
-    if best[n] == np.inf:
-        return np.empty(0, dtype=np.int64)
-    ends = np.empty(count[n], dtype=np.int64)
-    j = n
-    for k in range(count[n] - 1, -1, -1):
-        ends[k] = j
-        j = previous[j]
-    return ends
-
-
-@numba.njit(cache=True)
-def _layers(  # type: ignore[no-untyped-def]
-    kind, key_p, sums, fixed, per_prompt, table, smallest, lo, hi, m
-):
-    """Ends of the cheapest partition into exactly m minibatches, one layer a minibatch."""
-    n = len(key_p)
-    best = np.full((m + 1, n + 1), np.inf)
-    previous = np.full((m + 1, n + 1), -1, dtype=np.int32)
-    best[0, 0] = 0.0
-    for k in range(1, m + 1):
-        first, last = max(k * lo, n - (m - k) * hi), min(k * hi, n - (m - k) * lo)
-        for j in range(first, last + 1):
-            for i in range(max(0, j - hi), j - lo + 1):
-                if best[k - 1, i] == np.inf:
-                    continue
-                total = best[k - 1, i] + _window_cost(
-                    kind, key_p, sums, fixed, per_prompt, table, smallest, i, j
-                )
-                if total < best[k, j]:
-                    best[k, j], previous[k, j] = total, i
-    ends = np.empty(m, dtype=np.int64)
-    j = n
-    for k in range(m, 0, -1):
-        ends[k - 1] = j
-        j = previous[k, j]
-    return ends

@@ -96,7 +96,7 @@ def test_prompts_at_risk_of_the_cap_stand_together() -> None:
 
 
 def test_too_many_candidates_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.partition.stage.MOST_PRICES", 100)
+    monkeypatch.setattr("stages.partition.objective.MOST_PRICES", 100)
     frame = pl.DataFrame({"prompt_id": range(60), "mu": 5.0, "sigma": 0.5, "cap": 2048})
     frame = conform(frame, Lengths, "x", complete)
     with pytest.raises(AspError, match="smaller --slack or --batch-size, or --objective padding"):

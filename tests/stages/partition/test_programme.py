@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stages.partition import programme
 from stages.partition.programme import Cost, cut_freely, cut_into
+from stages.partition.recurrences import layers
 
 COSTS = {
     "utilization": lambda key: Cost.utilization(key, key),
@@ -91,7 +92,7 @@ def test_the_price_method_agrees_with_layers_or_tells_its_gap(
     for count in range(1, len(key) + 1):
         if not count * lo <= len(key) <= count * hi:
             continue
-        exact = cost.total(programme._layers(*programme._arguments(cost), lo, hi, count))
+        exact = cost.total(layers(*programme._arguments(cost), lo, hi, count))
         priced = programme._cut_by_price(cost, lo, hi, count)
         sizes = np.diff(priced.ends, prepend=0)
         assert len(sizes) == count and sizes.min() >= lo and sizes.max() <= hi
