@@ -18,6 +18,7 @@ SAMPLES_PER_PROMPT ?= 1
 BATCH_SIZE ?= 32
 SLACK ?= 0.25
 GROUP_SIZE ?= 8
+MAX_LAG ?= 0
 PROMPTS_PER_GROUP ?=
 FOR ?=
 BUILD ?= build
@@ -55,7 +56,7 @@ $(BUILD)/.profile-settings: FORCE
 
 $(BUILD)/.settings: FORCE
 	@mkdir -p $(BUILD)
-	@echo "$(PROMPTS) $(SAMPLES_PER_PROMPT) $(BATCH_SIZE) $(SLACK) $(GROUPING)" | cmp -s - $@ || echo "$(PROMPTS) $(SAMPLES_PER_PROMPT) $(BATCH_SIZE) $(SLACK) $(GROUPING)" > $@
+	@echo "$(PROMPTS) $(SAMPLES_PER_PROMPT) $(BATCH_SIZE) $(SLACK) $(GROUPING) $(MAX_LAG)" | cmp -s - $@ || echo "$(PROMPTS) $(SAMPLES_PER_PROMPT) $(BATCH_SIZE) $(SLACK) $(GROUPING) $(MAX_LAG)" > $@
 
 FORCE:
 
@@ -70,7 +71,7 @@ $(BUILD)/lengths.parquet: $(PROMPTS) $(BUILD)/predictor/predictor.json $(BUILD)/
 	$(ASP) predict $(PROMPTS) --prompt-column $(PROMPT_COLUMN) --predictor $(BUILD)/predictor --samples-per-prompt $(SAMPLES_PER_PROMPT) -o $@ --force
 
 $(BUILD)/minibatches.parquet: $(BUILD)/lengths.parquet
-	$(ASP) partition $< --batch-size $(BATCH_SIZE) --slack $(SLACK) -o $@ --force
+	$(ASP) partition $< --batch-size $(BATCH_SIZE) --slack $(SLACK) --max-lag $(MAX_LAG) $(if $(filter-out 0,$(MAX_LAG)),--group-size $(GROUP_SIZE)) -o $@ --force
 
 $(BUILD)/groups.parquet: $(BUILD)/minibatches.parquet
 	$(ASP) balance $< $(GROUPING) -o $@ --force

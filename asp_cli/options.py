@@ -1,6 +1,7 @@
 """Flags that mean the same thing in every command."""
 
 import logging
+import math
 from typing import Annotated
 
 import typer
@@ -23,6 +24,13 @@ def within_64_bits(value: int | None) -> int | None:
     """Exit 2 where a number of things is beyond what the tables can hold."""
     if value is not None and value > LARGEST:
         raise typer.BadParameter(f"must be at most 2^63 - 1, {LARGEST}")
+    return value
+
+
+def finite(value: float | None) -> float | None:
+    """Exit 2 where a number is infinite."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"must be a finite number, not {value}")
     return value
 
 

@@ -7,20 +7,13 @@ tokens over slots x longest. Intervals: least and most over three seeds of folds
     python benchmarks/partition_quality.py [ROLLOUTS.parquet]
 """
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import polars as pl
+from held_out import lengths_of, models
 from machine import heading
 
-from stages.lengths.table import complete
-from stages.partition.stage import PartitionConfig, partition
-from stages.predictor import embedded
-from stages.predictor.observations import observe
-from stages.tables.io import conform
-from stages.tables.prompts import prompt_hash
-from stages.tables.schemas import Lengths
+from stages.partition.config import PartitionConfig
+from stages.partition.stage import partition
 
 SEEDS = (0, 1, 2)
 WAYS = {
@@ -45,48 +38,15 @@ def utilization(
     return float(total.sum() / paid)
 
 
-def profile_of(rollouts: pl.DataFrame) -> pl.DataFrame:
-    """Rollouts of one model as a profile table, prompts numbered in order of appearance."""
-    number = {text: i for i, text in enumerate(dict.fromkeys(rollouts["prompt"]))}
-    is_at_cap = pl.col("response_tokens") >= pl.col("max_tokens")
-    return rollouts.select(
-        pl.col("prompt").replace_strict(number).alias("prompt_id"),
-        pl.col("prompt").map_elements(prompt_hash, return_dtype=pl.String).alias("prompt_hash"),
-        "prompt",
-        "model",
-        "sample_index",
-        pl.col("prompt_tokens").cast(pl.Int64),
-        pl.col("response_tokens").cast(pl.Int64),
-        pl.when(is_at_cap).then(pl.lit("length")).otherwise(pl.lit("stop")).alias("finish_reason"),
-        pl.col("max_tokens").alias("max_response_tokens"),
-        "temperature",
-        pl.lit(0).alias("policy_version"),
-    ).unique(["prompt_hash", "sample_index"], keep="first", maintain_order=True)
-
-
 def main() -> None:
     """Print a table a model: ways to cut down, minibatch sizes across."""
-    default = Path(__file__).parent.parent / "sample_data/rollouts.parquet"
-    rollouts = pl.read_parquet(sys.argv[1] if len(sys.argv) > 1 else default)
     print(heading("Utilisation of static minibatches on true lengths"))
-    for (model,), part in rollouts.group_by("model", maintain_order=True):
-        measure_model(str(model), profile_of(part))
+    for model, profile in models():
+        measure_model(model, profile)
 
 
 def measure_model(model: str, profile: pl.DataFrame) -> None:
-    lengths_of_seed = []
-    for seed in SEEDS:
-        evidence = observe(profile, model)
-        _, held_out = embedded.fit(evidence.observations, 5, seed)
-        assert held_out is not None
-        mu, sigma, chance = held_out.prediction
-        frame = evidence.prompts.select("prompt_id", "prompt_hash", "cap").with_columns(
-            mu=mu,
-            sigma=sigma,
-            sample_sigma=pl.Series(chance).fill_nan(None),
-            samples_per_prompt=pl.lit(3),
-        )
-        lengths_of_seed.append(conform(frame, Lengths, model, complete))
+    lengths_of_seed = [lengths_of(model, profile, seed, 3) for seed in SEEDS]
     tokens = pl.col("response_tokens")
     per_prompt = profile.group_by("prompt_id").agg(
         tokens.sum().alias("total"), tokens.max().alias("longest"), pl.len().alias("count")

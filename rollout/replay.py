@@ -9,6 +9,7 @@ prediction enters the measures: they are computed on the recorded lengths alone.
 """
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -16,11 +17,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rollout.carry import replay_carried
 from stages.balance.problem import Problem
 from stages.balance.stage import BalanceConfig, balance
-from stages.costs.model import CostModel
 from stages.lengths import table as lengths_table
-from stages.partition.stage import PartitionConfig, partition
+from stages.partition.config import PartitionConfig
+from stages.partition.memory import tokens_needed
+from stages.partition.stage import partition
+from stages.tables.utilization import utilization
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -36,6 +40,7 @@ class ReplayConfig:
     partition: PartitionConfig
     balance: BalanceConfig
     slots: int = 256  # responses decoded at once by all instances together, continuous batching
+    prefill_cost: float = 0.0  # of a carried token, over one decode step of one slot
     seed: int = 0
 
 
@@ -48,26 +53,36 @@ class Measures:
     step: float  # mean decode steps of a synchronous step, one group, under continuous batching
 
 
-def measure(plan: Plan, samples: Mapping[int, Ints], config: ReplayConfig) -> Measures:
+def measure(
+    plan: Plan,
+    samples: Mapping[int, Ints],
+    config: ReplayConfig,
+    prompt_tokens: Mapping[int, int] | None = None,
+) -> Measures:
     """Replay a plan on recorded lengths [tokens]; prompts without any are passed over.
+
+    The lengths of the prompts count where the cost model says so; unknown ones are 0.
 
     A synchronous step generates one group: its responses start in dispatch order as slots fall
     free, one token a decode step, and the step ends with its last response. All decode steps
     count alike.
     """
-    cost_model = CostModel()
+    cost_model, prompt_tokens = config.partition.cost_model, prompt_tokens or {}
     useful = paid = 0
     seconds_g, weight_g, steps_g = [], [], []
     for group in plan:
         seconds, responses = 0.0, []
         for minibatch in group:
-            recorded = [samples[p] for p in minibatch.tolist() if p in samples]
+            recorded = [p for p in minibatch.tolist() if p in samples]
             if not recorded:
                 continue
-            lengths = np.concatenate(recorded)
+            lengths = np.concatenate([samples[p] for p in recorded])
             useful += int(lengths.sum())
             paid += len(lengths) * int(lengths.max())
-            seconds += cost_model.minibatch_seconds(float(lengths.max()), float(len(lengths)))
+            held = sum(len(samples[p]) * prompt_tokens.get(p, 0) for p in recorded)
+            seconds += cost_model.minibatch_seconds(
+                float(lengths.max()), float(len(lengths)), float(held)
+            )
             responses.append(lengths)
         if responses:
             seconds_g.append(seconds)
@@ -75,7 +90,7 @@ def measure(plan: Plan, samples: Mapping[int, Ints], config: ReplayConfig) -> Me
             weight_g.append(sum(map(len, group)) if by_prompts else len(group))
             steps_g.append(decode_steps(np.concatenate(responses).tolist(), config.slots))
     return Measures(
-        utilization=useful / paid if paid else 1.0,
+        utilization=float(utilization(float(useful), float(paid))),
         imbalance=_imbalance(np.array(seconds_g), np.array(weight_g), config),
         step=float(np.mean(steps_g)),
     )
@@ -100,7 +115,9 @@ def decode_steps(lengths: Iterable[int], slots: int) -> int:
 
 def plan_of(groups: pl.DataFrame) -> Plan:
     """The first epoch of a groups or schedule table as groups of minibatches of prompt ids."""
-    epoch = groups.filter(pl.col("epoch") == groups["epoch"].min()).sort("position")
+    is_head = pl.col("kind").cast(pl.String) == "head"
+    is_first = pl.col("epoch") == groups["epoch"].min()
+    epoch = groups.filter(is_first & is_head).sort("position")
     return [
         [np.array(ids, dtype=np.int64) for ids in group["prompt_ids"].to_list()]
         for group in epoch.partition_by("group_id", maintain_order=True)
@@ -120,11 +137,15 @@ def compare(
         config: Settings; partition and balance as for the schedule.
     """
     samples = recorded_lengths(lengths, profile)
+    prompt_tokens = dict(lengths.select("prompt_id", "prompt_tokens").drop_nulls().iter_rows())
     config = replace(config, balance=replace(config.balance, epochs=1))
 
+    def measured(plan: Plan) -> Measures:
+        return measure(plan, samples, config, prompt_tokens)
+
     def replayed(cut: PartitionConfig, deal: BalanceConfig) -> Measures:
-        groups, _ = balance(partition(lengths, cut)[0], deal)
-        return measure(plan_of(groups), samples, config)
+        groups, _ = balance(partition(lengths, cut)[0], deal, cut.cost_model)
+        return measured(plan_of(groups))
 
     shuffles = [
         replayed(
@@ -141,9 +162,24 @@ def compare(
                 replace(config.balance, method="sorted"),
             )
         ],
-        "schedule": [measure(plan_of(schedule), samples, config)],
-        "perfect": [measure(perfect_plan(lengths, samples, config), samples, config)],
+        "schedule": [_with_budgets(measured(plan_of(schedule)), schedule, samples, config)],
+        "perfect": [measured(perfect_plan(lengths, samples, config))],
     }
+
+
+def _with_budgets(
+    measures: Measures, schedule: pl.DataFrame, samples: Mapping[int, Ints], config: ReplayConfig
+) -> Measures:
+    """The utilisation that the schedule's token budgets bring; the other measures know of none."""
+    if "token_budget" not in schedule.columns or not schedule["token_budget"].count():
+        return measures
+    epoch = schedule.filter(pl.col("epoch") == schedule["epoch"].min()).sort("position")
+    is_head = pl.col("kind").cast(pl.String) == "head"
+    heads = epoch.filter(is_head)
+    per_prompt = float((heads["num_samples"] / heads["num_prompts"]).max())  # type: ignore[arg-type]
+    num_slots = max(1, round(config.partition.batch_size * per_prompt))
+    done = replay_carried(epoch, samples, config.partition.cost_model, num_slots)
+    return replace(measures, utilization=done.utilization(config.prefill_cost))
 
 
 def recorded_lengths(lengths: pl.DataFrame, profile: pl.DataFrame) -> dict[int, Ints]:
@@ -171,15 +207,34 @@ def perfect_plan(lengths: pl.DataFrame, samples: Mapping[int, Ints], config: Rep
         },
         schema_overrides={"prompt_id": pl.Int64},
     ).with_columns(sigma=pl.lit(0.0), sample_sigma=pl.lit(0.0))
-    kept = ["prompt_id", "prompt_hash", "cap", "samples_per_prompt", *known.columns[1:]]
+    kept = [
+        "prompt_id", "prompt_hash", "prompt_tokens", "domain", "cap", "samples_per_prompt",
+        *known.columns[1:],
+    ]  # fmt: skip
     perfect = lengths_table.complete(lengths.select(kept).update(known, on="prompt_id"))
-    minibatches, _ = partition(perfect, replace(config.partition, by="longest"))
-    longest_of = dict(perfect.select("prompt_id", "expected_longest").iter_rows())
-    longest = np.array([max(longest_of[p] for p in ids) for ids in minibatches["prompt_ids"]])
-    seconds = CostModel().minibatch_seconds(
-        longest, minibatches["num_samples"].to_numpy().astype(np.float64)
+    num_samples = int(perfect["samples_per_prompt"][0])
+    cut = replace(config.partition, by="longest")
+    if cut.kv_tokens is not None:
+        # A response that outgrew what was reserved for it must not leave its prompt without place.
+        prompt_p, mean_p = tokens_needed(perfect, num_samples, most_prompts=1)
+        largest = math.ceil(num_samples * (prompt_p + mean_p).max())
+        cut = replace(cut, kv_tokens=max(cut.kv_tokens, largest))
+    minibatches, _ = partition(perfect, cut)
+    of_prompts = perfect.select("prompt_id", "expected_longest", "prompt_tokens")
+    held = (
+        minibatches.select("minibatch_id", pl.col("prompt_ids").alias("prompt_id"))
+        .explode("prompt_id", empty_as_null=False)
+        .join(of_prompts, on="prompt_id", maintain_order="left")
+        .group_by("minibatch_id", maintain_order=True)
+        .agg(pl.max("expected_longest"), pl.sum("prompt_tokens"))
+    )
+    longest_b = held["expected_longest"].to_numpy()
+    seconds_b = cut.cost_model.minibatch_seconds(
+        longest_b,
+        minibatches["num_samples"].cast(pl.Float64).to_numpy(),
+        num_samples * held["prompt_tokens"].cast(pl.Float64).to_numpy(),
     )
     minibatches = minibatches.with_columns(
-        predicted_longest=pl.Series(longest), predicted_seconds=pl.Series(seconds)
+        predicted_longest=pl.Series(longest_b), predicted_seconds=pl.Series(seconds_b)
     )
-    return plan_of(balance(minibatches, config.balance)[0])
+    return plan_of(balance(minibatches, config.balance, cut.cost_model)[0])

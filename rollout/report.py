@@ -1,5 +1,6 @@
 """A replay told to a person: one line a measure, one column an order, and what it means."""
 
+import math
 from dataclasses import fields
 from functools import partial
 from types import NoneType, UnionType
@@ -10,11 +11,15 @@ import polars as pl
 
 from rollout.replay import NUM_SHUFFLES, Measures, ReplayConfig, compare, recorded_lengths
 from stages.balance.stage import BalanceConfig
+from stages.costs.model import recorded_cost_model
 from stages.lengths import table as lengths_table
-from stages.partition.stage import LARGEST_COUNT, PartitionConfig
+from stages.partition.budgets import UNKNOWN_PREFILL_COST
+from stages.partition.config import PartitionConfig
+from stages.partition.stage import LARGEST_COUNT
 from stages.tables.derived import complete_groups, complete_profile
 from stages.tables.errors import AspError, log
 from stages.tables.io import Table, read_table
+from stages.tables.provenance import Provenance
 from stages.tables.schemas import Groups, Lengths, Profile
 
 LEAST_CHANGE = 0.01  # a smaller one is none, however sure it is
@@ -61,7 +66,12 @@ def run(schedule: str, lengths: str, profile: str, slots: int, seed: int) -> str
             "%s is the profile that the predictor was trained on: the gain on responses it has not "
             "seen is smaller", observed.name,
         )  # fmt: skip
-    config = ReplayConfig(cut, deal, slots, seed)
+    config = ReplayConfig(cut, deal, slots, _prefill_cost(groups.provenance), seed)
+    if groups.frame["token_budget"].count():
+        log.info(
+            "%s has token budgets: the utilisation is with them, the other measures without",
+            groups.name,
+        )
     return render(compare(groups.frame, predicted.frame, observed.frame, config), config)
 
 
@@ -108,9 +118,20 @@ def _settings(groups: Table) -> tuple[PartitionConfig, BalanceConfig]:
             groups.name,
         )
     return (
-        PartitionConfig(**_known(PartitionConfig, cut.config if cut else {})),
+        PartitionConfig(
+            **_known(PartitionConfig, cut.config if cut else {})
+            | {"cost_model": recorded_cost_model(found)}
+        ),
         BalanceConfig(**_known(BalanceConfig, deal.config if deal else {})),
     )
+
+
+def _prefill_cost(provenance: Provenance | None) -> float:
+    """What partition took the prefill of a carried token to cost, if the footers tell."""
+    origin = provenance.ancestor("partition") if provenance else None
+    known = origin.results.get("prefill_cost") if origin else None
+    is_usable = isinstance(known, int | float) and 0 <= known < math.inf
+    return float(known) if is_usable else UNKNOWN_PREFILL_COST  # type: ignore[arg-type]
 
 
 def _known(config_class: type, config: dict[str, Any]) -> dict[str, Any]:

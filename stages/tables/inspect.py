@@ -13,6 +13,7 @@ from stages.tables.errors import AspError
 from stages.tables.io import Complete, conform, parse_parquet, read_bytes
 from stages.tables.provenance import Provenance
 from stages.tables.schemas import TABLES, is_marked
+from stages.tables.utilization import utilization
 
 Lines = list[tuple[str, str]]
 
@@ -145,26 +146,42 @@ def _lengths(frame: pl.DataFrame) -> Lines:
 
 
 def _minibatches(frame: pl.DataFrame) -> Lines:
+    is_head = pl.col("kind").cast(pl.String) == "head"
+    heads = frame.filter(is_head)
     paid = float((frame["num_samples"] * frame["predicted_longest"]).sum())
-    utilization = float(frame["predicted_tokens"].sum()) / paid if paid else 1.0
+    useful = float(heads["predicted_tokens"].sum())
     return [
-        ("prompts", f"{frame['num_prompts'].sum():,}"),
-        ("sizes", f"{frame['num_prompts'].min()} to {frame['num_prompts'].max()} prompts"),
-        ("longest", _spread(frame, "predicted_longest", "tokens")),
-        ("utilisation", f"{utilization:.3f} predicted, static engine"),
+        ("prompts", f"{heads['num_prompts'].sum():,}"),
+        ("sizes", f"{heads['num_prompts'].min()} to {heads['num_prompts'].max()} prompts"),
+        ("longest", _spread(heads, "predicted_longest", "tokens")),
+        ("utilisation", f"{utilization(useful, paid):.3f} predicted, static engine"),
+        ("budgets", _budgets(frame)),
     ]
 
 
+def _budgets(frame: pl.DataFrame) -> str:
+    """The ladder of token budgets, and the tails that it leads to; nothing where there is none."""
+    if "token_budget" not in frame.columns or not frame["token_budget"].count():
+        return ""
+    budgets = frame["token_budget"].drop_nulls().unique().sort()
+    ladder = ", ".join(f"{budget:,}" for budget in budgets)
+    num_tails = (frame["kind"].cast(pl.String) == "tail").sum()
+    return f"{ladder} tokens, then none; {num_tails:,} tail minibatches"
+
+
 def _groups(frame: pl.DataFrame) -> Lines:
+    is_head = pl.col("kind").cast(pl.String) == "head"
     groups = frame.group_by("epoch", "group_id").agg(
-        pl.col("predicted_seconds", "num_prompts").sum(), pl.len()
+        pl.col("predicted_seconds").sum(),
+        pl.col("num_prompts").filter(is_head).sum(),
+        is_head.sum().alias("len"),
     )
     seconds, sizes = groups["predicted_seconds"], groups["len"]
     return [
         ("epochs", str(frame["epoch"].n_unique())),
         (
             "minibatches",
-            f"{len(frame):,} in {len(groups):,} groups of {sizes.min()} to {sizes.max()}",
+            f"{sizes.sum():,} in {len(groups):,} groups of {sizes.min()} to {sizes.max()}",
         ),
         ("prompts a group", f"{groups['num_prompts'].min()} to {groups['num_prompts'].max()}"),
         ("seconds a group", f"{seconds.min():,.1f} to {seconds.max():,.1f} predicted"),

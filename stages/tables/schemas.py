@@ -174,6 +174,16 @@ class Lengths(dy.Schema):
         """The chance between samples is a part of the whole spread."""
         return pl.col("sample_sigma") <= pl.col("sigma") * (1 + 1e-9)
 
+    @dy.rule()
+    def expected_tokens_within_cap(cls) -> pl.Expr:
+        """No response is longer than the cap, so none is expected to be."""
+        return pl.col("expected_tokens") <= pl.col("cap") * (1 + 1e-9)
+
+    @dy.rule()
+    def expected_longest_within_cap(cls) -> pl.Expr:
+        """Nor is the longest of several."""
+        return pl.col("expected_longest") <= pl.col("cap") * (1 + 1e-9)
+
 
 class Minibatches(dy.Schema):
     """Prompts that an actor generates together: a row a minibatch."""
@@ -199,10 +209,14 @@ class Minibatches(dy.Schema):
         min=0, metadata={"unit": "samples"}, description="responses: prompts x samples a prompt"
     )
     predicted_tokens = dy.Float64(
-        min=0, metadata={"unit": "tokens"}, description="expected tokens of all its responses"
+        min=0,
+        metadata={"unit": "tokens"},
+        description="expected tokens of all its responses; for a tail, of what it generates",
     )
     predicted_longest = dy.Float64(
-        min=0, metadata={"unit": "tokens"}, description="expected longest of all its responses"
+        min=0,
+        metadata={"unit": "tokens"},
+        description="expected tokens until its longest response ends or meets the budget",
     )
     predicted_seconds = dy.Float64(
         min=0, metadata={"unit": "s"}, description="expected time on a static engine"
@@ -211,7 +225,7 @@ class Minibatches(dy.Schema):
         min=0,
         max=1 + 1e-9,
         metadata={"unit": "1"},
-        description="predicted_tokens / (num_samples x predicted_longest)",
+        description="tokens generated in it / (num_samples x predicted_longest)",
     )
     token_budget = dy.Int64(
         nullable=True,
