@@ -10,7 +10,10 @@ from asp_cli.options import Force, Output, Quiet, Seed
 def command(
     minibatches: Annotated[str, typer.Argument(help="Minibatches table; `-` is standard input.")],
     output: Output,
-    group_size: Annotated[int, typer.Option(min=1, help="Minibatches in a batch group.")] = 8,
+    group_size: Annotated[
+        int | None,
+        typer.Option(min=1, show_default=False, help="Minibatches in a batch group. Default: 8."),
+    ] = None,
     prompts_per_group: Annotated[
         int | None,
         typer.Option(
@@ -21,13 +24,35 @@ def command(
         ),
     ] = None,
     load: Annotated[
-        Literal["seconds", "tokens"],
-        typer.Option(help="What is made equal: predicted_seconds or _tokens."),
-    ] = "seconds",
+        Literal["seconds", "tokens"] | None,
+        typer.Option(
+            show_default=False,
+            help="What is made equal: predicted_seconds or _tokens. Default: seconds; tokens where "
+            "minibatches stop at a token budget, which all take about as long.",
+        ),
+    ] = None,
+    policy: Annotated[
+        Literal["balanced", "like", "isolate"] | None,
+        typer.Option(
+            show_default=False,
+            help="balanced: all groups have equal loads, long and short together. like: like "
+            "lengths together, the long groups spread over the epoch. isolate: the longest in a "
+            "few groups, the others balanced. Default: balanced.",
+        ),
+    ] = None,
     method: Annotated[
-        Literal["balanced", "sorted", "shuffled", "snake"],
-        typer.Option(help="balanced, or a baseline."),
-    ] = "balanced",
+        Literal["sorted", "shuffled", "snake"] | None,
+        typer.Option(show_default=False, help="A naive baseline in place of a policy."),
+    ] = None,
+    stratify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            show_default=False,
+            help="Each group gets an even share of each value of this column (a domain, a level "
+            "of difficulty), as far as loads within 1% allow.",
+        ),
+    ] = None,
     instances: Annotated[
         int | None,
         typer.Option(
@@ -47,7 +72,11 @@ def command(
     ] = None,
     epochs: Annotated[
         int,
-        typer.Option(min=1, help="Passes over the prompts, each in another, equally good order."),
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="Passes over the prompts, each in another, equally good order.",
+        ),
     ] = 1,
     seed: Seed = 0,
     force: Force = False,
@@ -55,14 +84,29 @@ def command(
 ) -> None:
     """Deal minibatches into batch groups of near-equal predicted load, in dispatch order.
 
-    The remainder makes a smaller last group. The gap to a lower bound is printed.
+    The remainder makes a smaller last group. Printed are the gap to a lower bound, and how far the
+    lengths of a group are from those of the whole, beside what random prompts would be.
 
     Example: asp balance minibatches.parquet --group-size 8 -o groups.parquet
     """
+    if group_size is not None and prompts_per_group is not None:
+        raise typer.BadParameter("--prompts-per-group stands in place of --group-size; give one")
+    if policy is not None and method is not None:
+        raise typer.BadParameter("--method stands in place of --policy; give one")
     from stages.balance.stage import BalanceConfig, run
 
     speeds = _speeds(instances, instance_speeds)
-    config = BalanceConfig(group_size, prompts_per_group, load, method, speeds, epochs, seed)
+    config = BalanceConfig(
+        group_size=group_size or BalanceConfig.group_size,
+        prompts_per_group=prompts_per_group,
+        load=load,
+        policy=policy or BalanceConfig.policy,
+        method=method,
+        instance_speeds=speeds,
+        epochs=epochs,
+        seed=seed,
+        stratify=stratify,
+    )
     run(minibatches, output, config, force)
 
 
@@ -75,8 +119,10 @@ def _speeds(instances: int | None, listed: str | None) -> tuple[float, ...]:
     except ValueError:
         what = f"--instance-speeds {listed}: not numbers with commas between"
         raise typer.BadParameter(what) from None
-    if not all(0 < speed < float("inf") for speed in speeds):
-        raise typer.BadParameter(f"--instance-speeds {listed}: speeds must be above 0")
+    if not all(1e-6 <= speed <= 1e6 for speed in speeds):
+        raise typer.BadParameter(
+            f"--instance-speeds {listed}: speeds are relative, from 0.000001 to 1000000"
+        )
     if instances not in (None, len(speeds)):
         raise typer.BadParameter(
             f"--instance-speeds {listed}: {len(speeds)} speeds, but --instances {instances}"

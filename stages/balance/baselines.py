@@ -2,17 +2,19 @@
 
 import numpy as np
 
+from stages.balance.config import Baseline
 from stages.balance.problem import Ints, Problem
 
 
-def sorted_order(problem: Problem) -> Ints:
-    """Minibatches in ascending load: dispatching in length order."""
-    return np.argsort(problem.load_b, kind="stable")
-
-
-def shuffled_order(problem: Problem, seed: int) -> Ints:
-    """Minibatches at random, as a shuffling data loader deals them."""
-    return np.random.default_rng(seed).permutation(len(problem.load_b))
+def order(problem: Problem, method: Baseline, seed: int) -> Ints | None:
+    """The order of minibatches that a baseline stands for; None: it has none of its own."""
+    match method:
+        case "sorted":  # ascending load: dispatching in length order
+            return np.argsort(problem.load_b, kind="stable")
+        case "shuffled":  # as a shuffling data loader deals them
+            return np.random.default_rng(seed).permutation(len(problem.load_b))
+        case "snake":
+            return None
 
 
 def snake_groups(problem: Problem) -> Ints:
@@ -34,11 +36,9 @@ def snake_groups(problem: Problem) -> Ints:
     return group_b
 
 
-def fill(problem: Problem, order: Ints) -> Ints:
+def fill(weight_b: Ints, capacity_g: Ints, order_b: Ints) -> Ints:
     """Fill the groups one after the other; a minibatch belongs where its first weight falls."""
-    ends_g = np.cumsum(problem.capacity_g)
-    weights = problem.weight_b[order]
-    starts = np.cumsum(weights) - weights
-    group_b = np.empty(len(order), dtype=np.int64)
-    group_b[order] = np.searchsorted(ends_g, starts, side="right")
+    starts = np.cumsum(weight_b[order_b]) - weight_b[order_b]
+    group_b = np.empty(len(order_b), dtype=np.int64)
+    group_b[order_b] = np.searchsorted(np.cumsum(capacity_g), starts, side="right")
     return group_b

@@ -3,6 +3,7 @@
 One worker, a fixed seed and a limit in deterministic time: equal inputs give equal answers.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from stages.balance.problem import Ints, Problem
 LIMIT = 64  # minibatches up to which CP-SAT is asked
 WORTH_ASKING = 1e-3  # gap of the exchanges above which it is
 DETERMINISTIC_SECONDS = 1.0  # of the solver's own count of work
+BEFORE_CUTTING = 0.25  # the same where minibatches can still be cut
 RESOLUTION = 100_000_000  # loads are rounded to this fraction of the mean target
 
 
@@ -45,8 +47,8 @@ def solve(problem: Problem, start: Ints) -> tuple[Ints | None, float]:
     from ortools.sat.python import cp_model
 
     groups = range(len(problem.capacity_g))
-    scale = RESOLUTION / problem.target_g.mean()
-    load_b = np.round(problem.load_b * scale).astype(np.int64).tolist()
+    unit = problem.target_g.mean() / RESOLUTION
+    load_b = np.round(problem.load_b / unit).astype(np.int64).tolist()
     capacity_g, weight_b = problem.capacity_g.tolist(), problem.weight_b.tolist()
     model = cp_model.CpModel()
     is_in = [[model.new_bool_var(f"{b} in {g}") for g in groups] for b in range(len(load_b))]
@@ -58,6 +60,11 @@ def solve(problem: Problem, start: Ints) -> tuple[Ints | None, float]:
         column = [row[g] for row in is_in]
         model.add(cp_model.LinearExpr.weighted_sum(column, weight_b) == capacity_g[g])
         load = cp_model.LinearExpr.weighted_sum(column, load_b)
+        if not problem.is_judged_g[g]:
+            # Not judged, but no place to hide load in either.
+            held = max(problem.loads(start)[g], problem.target_g[g])
+            model.add(load <= math.ceil(held / unit) + len(load_b))
+            continue
         model.add(load * max(capacity_g) <= largest * capacity_g[g])
     _break_symmetry(model, is_in, problem)
     for row, g in zip(is_in, start.tolist(), strict=True):
@@ -66,14 +73,17 @@ def solve(problem: Problem, start: Ints) -> tuple[Ints | None, float]:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = DETERMINISTIC_SECONDS
+    is_last = np.all(problem.weight_b == 1)
+    solver.parameters.max_deterministic_time = DETERMINISTIC_SECONDS if is_last else BEFORE_CUTTING
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, 0.0
     chosen = np.array([[solver.boolean_value(var) for var in row] for row in is_in])
+    if not problem.is_judged_g.all():
+        return np.argmax(chosen, axis=1).astype(np.int64), 0.0  # of the model, which says more
     # Rounding may have lowered the loads of a group by half a unit each.
-    rounding = 0.5 * len(load_b) / (scale * problem.target_g.min())
-    bound = solver.best_objective_bound / (scale * problem.target_g.max()) - 1 - rounding
+    rounding = 0.5 * len(load_b) * unit / problem.target_g.min()
+    bound = solver.best_objective_bound * unit / problem.target_g.max() - 1 - rounding
     return np.argmax(chosen, axis=1).astype(np.int64), max(0.0, bound)
 
 
