@@ -18,7 +18,7 @@ def test_settings_of_a_footer_that_cannot_be_meant_are_left_out() -> None:
         "method": 3, "seed": "x", "of another version": 1,
     }  # fmt: skip
     assert _known(PartitionConfig, cut) == {}
-    deal = {"group_size": "8", "prompts_per_group": -1, "load": None, "method": {}}
+    deal = {"group_size": "8", "prompts_per_group": -1, "load": 1, "method": {}}
     assert _known(BalanceConfig, deal) == {}
 
 
