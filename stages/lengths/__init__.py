@@ -1,1 +1,1 @@
-"""The length distribution: its mathematics (`lognormal`) and its table (`table`)."""
+"""The length distribution: its shape, its mathematics (`distribution`) and its table."""

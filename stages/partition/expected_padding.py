@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.costs.model import CostModel
-from stages.lengths import lognormal
+from stages.lengths.distribution import LengthDistribution
+from stages.lengths.longest import LOG_SMALLEST
 
 Floats = NDArray[np.float64]
 
@@ -28,11 +29,8 @@ BLOCK = 20_000  # prompts priced at a time, which bounds memory
 
 
 def price_windows(
-    mu_p: Floats,
-    sigma_p: Floats,
-    cap_p: Floats,
+    distribution: LengthDistribution,
     num_samples: int,
-    sample_sigma_p: Floats,
     lo: int,
     hi: int,
     model: CostModel | None = None,
@@ -41,7 +39,8 @@ def price_windows(
     """Expected cost of every candidate minibatch.
 
     Args:
-        mu_p, sigma_p, cap_p, num_samples, sample_sigma_p: As in `lognormal.expected_longest`.
+        distribution: Of the lengths of the prompts, in sorted order.
+        num_samples: Responses a prompt, n.
         lo, hi: Sizes to price [prompts].
         model: Prices are expected seconds; without, size x expected longest [slot-steps of one
             sample].
@@ -51,7 +50,7 @@ def price_windows(
         Row j, column s - lo: the minibatch of the s prompts that end before j; infinite where
         there are not so many.
     """
-    log_t_q, weight_q = _token_grid(mu_p, sigma_p, cap_p)
+    log_t_q, weight_q = _token_grid(distribution)
     t_q = np.exp(log_t_q)
     weight_kq = np.stack((weight_q, 2 * t_q * weight_q))
     prices = model or CostModel(step_seconds=0.0, sequence_seconds=1 / num_samples)
@@ -59,16 +58,13 @@ def price_windows(
         prices.step_seconds, num_samples * prices.sequence_seconds, num_samples * prices.kv_seconds,
         num_samples * prices.prefill_seconds,
     )))  # fmt: skip
-    tokens_p = np.zeros(len(mu_p)) if prompt_tokens_p is None else prompt_tokens_p
-    table = np.full((len(mu_p) + 1, hi - lo + 1), np.inf)
-    for first in range(0, len(mu_p), BLOCK):
-        start, stop = max(0, first + 1 - hi), min(first + BLOCK, len(mu_p))
+    num_prompts = len(distribution)
+    tokens_p = np.zeros(num_prompts) if prompt_tokens_p is None else prompt_tokens_p
+    table = np.full((num_prompts + 1, hi - lo + 1), np.inf)
+    for first in range(0, num_prompts, BLOCK):
+        start, stop = max(0, first + 1 - hi), min(first + BLOCK, num_prompts)
         part = slice(start, stop)
-        within_pq = np.exp(
-            lognormal.log_all_within(
-                log_t_q, mu_p[part], sigma_p[part], cap_p[part], num_samples, sample_sigma_p[part]
-            )
-        )
+        within_pq = np.exp(distribution[part].log_all_within(log_t_q, num_samples))
         priced = table[first + 1 : stop + 1]
         _fill(
             priced, within_pq, tokens_p[part], first + 1 - start,
@@ -77,14 +73,15 @@ def price_windows(
     return table
 
 
-def _token_grid(mu_p: Floats, sigma_p: Floats, cap_p: Floats) -> tuple[Floats, Floats]:
+def _token_grid(distribution: LengthDistribution) -> tuple[Floats, Floats]:
     """Log-spaced lengths that hold all the chance, and trapezoid weights of dt = t d(log t)."""
-    log_cap_p = np.log(cap_p)
+    log_cap_p = np.log(distribution.cap_p)
     with np.errstate(over="ignore"):
-        low = np.min(np.minimum(mu_p - LOW_REACH * sigma_p, log_cap_p))
-        high = np.max(np.minimum(mu_p + lognormal.REACH * sigma_p, log_cap_p))
+        low_p = distribution.mu_p - LOW_REACH * distribution.sigma_p
+    low = np.min(np.minimum(low_p, log_cap_p))
+    high = np.max(np.minimum(distribution.log_reach(), log_cap_p))
     # A wide grid would leave too few points where the tokens are.
-    low = max(float(low), lognormal.LOG_SMALLEST)
+    low = max(float(low), LOG_SMALLEST)
     high = max(float(high), low + 1.0)
     num_points = int(np.clip(POINTS_A_UNIT * (high - low), NUM_POINTS, MOST_POINTS))
     # The chance to be above t jumps to 0 at the cap: the last point lies just below it.

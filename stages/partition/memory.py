@@ -20,7 +20,7 @@ import numba
 import numpy as np
 import polars as pl
 
-from stages.lengths import lognormal
+from stages.lengths import table as lengths_table
 from stages.partition.programme import Floats, Ints, feasible_counts
 from stages.partition.sizes import Sizes
 from stages.tables.errors import AspError
@@ -52,11 +52,8 @@ def tokens_needed(
         num_samples: Responses per prompt, n.
         most_prompts: Of a minibatch.
     """
-    mu_p, sigma_p, cap_p = (
-        lengths[name].cast(pl.Float64).to_numpy() for name in ("mu", "sigma", "cap")
-    )
     level = 1 - max(RISK / (num_samples * most_prompts), LEAST_TAIL)
-    reserved_p = lognormal.quantile(mu_p, sigma_p, cap_p, level)
+    reserved_p = lengths_table.distribution(lengths).quantile(level)
     return lengths["prompt_tokens"].cast(pl.Float64).to_numpy(), reserved_p
 
 

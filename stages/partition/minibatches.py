@@ -4,18 +4,11 @@ import numpy as np
 import polars as pl
 
 from stages.costs.model import CostModel
-from stages.lengths import lognormal
 from stages.lengths import table as lengths_table
 from stages.partition.programme import Floats, Ints
 from stages.tables.errors import log
 from stages.tables.schemas import Groups, Lengths, Minibatches
 from stages.tables.utilization import utilization
-
-
-def distribution(lengths: pl.DataFrame) -> tuple[Floats, Floats, Floats]:
-    """mu, sigma and cap of each prompt."""
-    mu_p, sigma_p, cap_p = (lengths[c].cast(pl.Float64).to_numpy() for c in ("mu", "sigma", "cap"))
-    return mu_p, sigma_p, cap_p
 
 
 def prompt_tokens(lengths: pl.DataFrame) -> Floats:
@@ -74,17 +67,11 @@ def _expected_seconds(
     ordered: pl.DataFrame, bounds: Ints, num_samples: int, model: CostModel
 ) -> tuple[Floats, Floats]:
     """Expected longest [tokens] and expected seconds of the sets of prompts between bounds."""
-    mu_p, sigma_p, cap_p = distribution(ordered)
-    chance_p = lengths_table.sample_sigma(ordered)
-    longest_b = lognormal.expected_longest_of_sets(
-        mu_p, sigma_p, cap_p, num_samples, bounds, chance_p
-    )
+    distribution = lengths_table.distribution(ordered)
+    longest_b = distribution.expected_longest_of_sets(num_samples, bounds)
     square_b = None
     if model.kv_seconds > 0:
-        # The square of min(exp(X), cap) is min(exp(2 X), cap^2), a length of the same kind.
-        square_b = lognormal.expected_longest_of_sets(
-            2 * mu_p, 2 * sigma_p, cap_p**2, num_samples, bounds, 2 * chance_p
-        )
+        square_b = distribution.squared().expected_longest_of_sets(num_samples, bounds)
     held_b = num_samples * np.add.reduceat(prompt_tokens(ordered), bounds[:-1])
     sequences_b = (num_samples * np.diff(bounds)).astype(np.float64)
     return longest_b, model.minibatch_seconds(longest_b, sequences_b, held_b, square_b)

@@ -2,13 +2,12 @@
 
 import numpy as np
 import polars as pl
-from scipy.special import ndtri
 
 from stages.costs.model import CostModel
 from stages.lengths import table as lengths_table
 from stages.partition.config import Key, Objective
 from stages.partition.expected_padding import price_windows
-from stages.partition.minibatches import distribution, prompt_tokens
+from stages.partition.minibatches import prompt_tokens
 from stages.partition.programme import Cost, Floats, Ints
 from stages.partition.sizes import Sizes
 from stages.tables.errors import AspError
@@ -24,9 +23,8 @@ def sort_key(lengths: pl.DataFrame, by: Key) -> pl.Series:
     `upper` is not capped: of two prompts that both meet the cap, the one more likely to is longer.
     """
     if by == "upper":
-        deviations = float(ndtri(UPPER_LEVEL))
-        exponent = lengths.select(pl.col("mu") + deviations * pl.col("sigma")).to_series()
-        return exponent.clip(upper_bound=LARGEST_EXPONENT).exp()
+        exponent_p = lengths_table.distribution(lengths).log_quantile(UPPER_LEVEL)
+        return pl.Series(np.exp(np.minimum(exponent_p, LARGEST_EXPONENT)))
     return lengths["expected_tokens" if by == "expected" else "expected_longest"]
 
 
@@ -76,11 +74,9 @@ def cost_of(
     if not has_spread:
         table = _price_certain(key_p, tokens_p, num_samples, model, sizes.lo, hi)
         return Cost.tabulated(key_p, table, sizes.lo)
-    mu_p, sigma_p, cap_p = distribution(ordered)
-    table = price_windows(
-        mu_p, sigma_p, cap_p, num_samples, lengths_table.sample_sigma(ordered), sizes.lo, hi,
-        model if objective == "seconds" else None, tokens_p,
-    )  # fmt: skip
+    priced_by = model if objective == "seconds" else None
+    distribution = lengths_table.distribution(ordered)
+    table = price_windows(distribution, num_samples, sizes.lo, hi, priced_by, tokens_p)
     return Cost.tabulated(key_p, table, sizes.lo)
 
 

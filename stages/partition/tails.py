@@ -13,7 +13,7 @@ from stages.partition.budgets import (
     plan_ladder,
 )
 from stages.partition.config import PartitionConfig
-from stages.partition.minibatches import distribution, prompt_tokens
+from stages.partition.minibatches import prompt_tokens
 from stages.partition.programme import Floats, Ints
 from stages.partition.unfinished import Unfinished, unfinished
 from stages.tables.schemas import Minibatches
@@ -32,9 +32,7 @@ def add_budgets(
         config: Costs, batch size and what budgets may do.
     """
     num_samples = int(ordered["samples_per_prompt"][0])
-    curves = unfinished(
-        *distribution(ordered), num_samples, lengths_table.sample_sigma(ordered), ends_b
-    )
+    curves = unfinished(lengths_table.distribution(ordered), num_samples, ends_b)
     prompt_tokens_p = prompt_tokens(ordered)
     prompt_tokens_b = num_samples * np.add.reduceat(prompt_tokens_p, np.append(0, ends_b[:-1]))
     num_slots = config.batch_size * num_samples

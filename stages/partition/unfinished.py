@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lengths import lognormal
+from stages.lengths.distribution import LengthDistribution
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,37 +44,30 @@ class Unfinished:
         return np.concatenate((np.zeros((*steps.shape[:-1], 1)), steps), axis=-1)
 
 
-def unfinished(
-    mu_p: Floats,
-    sigma_p: Floats,
-    cap_p: Floats,
-    num_samples: int,
-    sample_sigma_p: Floats,
-    ends_b: Ints,
-) -> Unfinished:
+def unfinished(distribution: LengthDistribution, num_samples: int, ends_b: Ints) -> Unfinished:
     """The curves of minibatches of consecutive prompts that end before each of `ends_b`.
 
     Args:
-        mu_p, sigma_p, cap_p, num_samples, sample_sigma_p: As in `lognormal.expected_longest`.
+        distribution: Of the lengths of the prompts, in the order of the minibatches.
+        num_samples: Responses a prompt, n.
         ends_b: Ascending; the last is the number of prompts.
     """
-    tokens = np.exp(np.linspace(0.0, np.log(cap_p.max()), NUM_POINTS))
+    tokens = np.exp(np.linspace(0.0, np.log(distribution.cap_p.max()), NUM_POINTS))
     t_q = np.concatenate(([0.0], np.unique(np.round(tokens))))
     # Just before: a response that meets its cap still runs there.
     log_t_q = np.log(t_q[1:]) - 1e-9
     any_bq = np.ones((len(ends_b), len(t_q)))
     responses_bq = np.empty_like(any_bq)
     groups_q = np.zeros(len(t_q))
-    groups_q[0] = len(mu_p)
+    groups_q[0] = len(distribution)
     for first, last in pairwise(_blocks(ends_b)):
         start = int(ends_b[first - 1]) if first else 0
-        part = slice(start, int(ends_b[last - 1]))
+        part = distribution[start : int(ends_b[last - 1])]
         starts = np.concatenate(([start], ends_b[first : last - 1])) - start
-        given = (log_t_q, mu_p[part], sigma_p[part], cap_p[part])
-        within_pq = lognormal.log_all_within(*given, num_samples, sample_sigma_p[part])
+        within_pq = part.log_all_within(log_t_q, num_samples)
         any_bq[first:last, 1:] = -np.expm1(np.add.reduceat(within_pq, starts, axis=0))
         groups_q[1:] += -np.expm1(within_pq).sum(axis=0)
-        one_pq = -np.expm1(lognormal.log_all_within(*given, 1, sample_sigma_p[part]))
+        one_pq = -np.expm1(part.log_all_within(log_t_q, 1))
         responses_bq[first:last, 1:] = num_samples * np.add.reduceat(one_pq, starts, axis=0)
     responses_bq[:, 0] = num_samples * np.diff(ends_b, prepend=0)
     return Unfinished(t_q, any_bq, responses_bq, groups_q)

@@ -30,6 +30,9 @@ class Prompts(dy.Schema):
     prompt = dy.String(
         min_length=1, description="canonical text: the text itself, or `role: content` lines"
     )
+    domain = dy.String(
+        nullable=True, metadata=_optional("name"), description="kind of task, where known"
+    )
 
 
 class Profile(dy.Schema):
@@ -98,6 +101,18 @@ class Heldout(dy.Schema):
         metadata=_optional("log tokens"),
         description="share of the spread that is chance between samples of one prompt",
     )
+    nu_below = dy.Float64(
+        nullable=True,
+        min=1,
+        metadata=_optional("1"),
+        description="degrees of freedom of the log length below its median; null: normal",
+    )
+    nu_above = dy.Float64(
+        nullable=True,
+        min=1,
+        metadata=_optional("1"),
+        description="the same above its median: 2 is a very heavy tail; null: normal",
+    )
     cap = dy.Int64(min=1, metadata={"unit": "tokens"}, description="the cap in force")
     num_samples = dy.Int64(min=1, description="responses observed")
     num_capped = dy.Int64(min=0, description="responses that ended at the cap")
@@ -118,7 +133,8 @@ class Heldout(dy.Schema):
 class Lengths(dy.Schema):
     """How long each prompt's responses will be: a row a prompt, a distribution each.
 
-    A response has min(exp(X), cap) tokens, X normal with mean mu and deviation sigma.
+    A response has min(exp(X), cap) tokens. X is normal with mean mu and deviation sigma, or, where
+    nu is given, mu + sigma x Student's t with nu degrees of freedom, on that side of mu.
     """
 
     prompt_id = dy.Int64(
@@ -131,11 +147,14 @@ class Lengths(dy.Schema):
         nullable=True, min=0, metadata=_optional("tokens"), description="length of the prompt"
     )
     domain = dy.String(nullable=True, metadata=_optional("name"), description="kind of task")
-    mu = dy.Float64(metadata={"unit": "log tokens"}, description="mean of the log length")
+    mu = dy.Float64(metadata={"unit": "log tokens"}, description="median of the log length")
     sigma = dy.Float64(
         min=0,
         metadata={"unit": "log tokens"},
-        description="deviation of the log length of one response, prediction error included",
+        description=(
+            "scale of the log length of one response, prediction error included; its deviation "
+            "where it is normal"
+        ),
     )
     sample_sigma = dy.Float64(
         nullable=True,
@@ -145,6 +164,18 @@ class Lengths(dy.Schema):
             "the part of sigma that is chance between the samples of one prompt; the rest, "
             "sqrt(sigma^2 - sample_sigma^2), is shared by them. null: all of it is chance"
         ),
+    )
+    nu_below = dy.Float64(
+        nullable=True,
+        min=1,
+        metadata=_optional("1"),
+        description="degrees of freedom of the log length below its median; null: normal",
+    )
+    nu_above = dy.Float64(
+        nullable=True,
+        min=1,
+        metadata=_optional("1"),
+        description="the same above its median: 2 is a very heavy tail; null: normal",
     )
     cap = dy.Int64(min=1, metadata={"unit": "tokens"}, description="longest response allowed")
     expected_tokens = dy.Float64(

@@ -1,11 +1,13 @@
 """Derived columns: computed when absent, trusted when present, the longest redone for another n."""
 
 from collections.abc import Callable
+from dataclasses import fields
 
 import numpy as np
 import polars as pl
 
-from stages.lengths.table import complete
+from stages.lengths.distribution import LengthDistribution
+from stages.lengths.table import columns, complete, distribution
 from stages.tables.io import conform
 from stages.tables.schemas import Lengths
 
@@ -39,3 +41,23 @@ def test_each_prompt_has_its_own_n(make_lengths: Make) -> None:
     for n, rows in ((1, [0, 2]), (8, [1, 3])):
         alone = complete(conform(make_lengths(4), Lengths, "x", complete), samples_per_prompt=n)
         np.testing.assert_allclose(mixed[rows], alone["expected_longest"][rows])
+
+
+def test_a_tail_written_by_hand_counts(make_lengths: Make) -> None:
+    """nu is optional, row by row; a heavy tail lengthens the expected longest."""
+    frame = make_lengths(4).with_columns(nu_above=pl.Series([2.0, None, 2.0, None]))
+    heavy = conform(frame, Lengths, "x", complete)["expected_longest"].to_numpy()
+    normal = conform(make_lengths(4), Lengths, "x", complete)["expected_longest"].to_numpy()
+    np.testing.assert_allclose(heavy[[1, 3]], normal[[1, 3]])
+    assert (heavy[[0, 2]] > 1.05 * normal[[0, 2]]).all()
+
+
+def test_columns_give_the_distribution_back() -> None:
+    lengths = LengthDistribution.of([3.0, 4.0], 0.5, 100, [np.nan, 0.3], np.inf, [2.0, np.inf])
+    frame = pl.DataFrame(columns(lengths)).with_columns(cap=pl.lit(100))
+    assert frame["sample_sigma"].to_list() == [None, 0.3]
+    assert frame["nu_above"].to_list() == [2.0, None]
+    for field in fields(lengths):
+        np.testing.assert_array_equal(
+            getattr(distribution(frame), field.name), getattr(lengths, field.name)
+        )

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.costs.model import CostModel
+from stages.lengths.distribution import LengthDistribution
 from stages.partition.budgets import STRIDE, BudgetConfig, Engine, Ladder, plan_ladder
 from stages.partition.unfinished import Floats, Ints, Unfinished, unfinished
 
@@ -16,7 +17,7 @@ SLOTS_ALONE = CostModel(step_seconds=0.0, sequence_seconds=1.0)  # seconds are s
 
 def curves_of(mu: Floats, sigma: Floats, cap: float, n: int, size: int) -> tuple[Unfinished, Ints]:
     ends = np.append(np.arange(size, len(mu), size), len(mu))
-    return unfinished(mu, sigma, np.full(len(mu), cap), n, np.full(len(mu), np.nan), ends), ends
+    return unfinished(LengthDistribution.of(mu, sigma, cap), n, ends), ends
 
 
 def heavy(num: int, seed: int) -> tuple[Floats, Floats]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.lengths.lognormal import expected_longest_of_sets
-from stages.lengths.table import complete
+from stages.lengths.distribution import LengthDistribution
+from stages.lengths.table import complete, distribution
 from stages.partition import expected_padding
 from stages.partition.expected_padding import price_windows
 from stages.partition.stage import PartitionConfig, partition
@@ -18,9 +18,8 @@ from stages.tables.io import conform
 from stages.tables.schemas import Lengths
 
 
-def exact_price(j: int, size: int, n: int, *columns: np.ndarray) -> float:
-    mu, sigma, cap, chance = (column[j - size : j] for column in columns)
-    longest = expected_longest_of_sets(mu, sigma, cap, n, np.array([0, size]), chance)
+def exact_price(j: int, size: int, n: int, lengths: LengthDistribution) -> float:
+    longest = lengths[j - size : j].expected_longest_of_sets(n, np.array([0, size]))
     return float(size * longest[0])
 
 
@@ -28,28 +27,29 @@ def exact_price(j: int, size: int, n: int, *columns: np.ndarray) -> float:
 @given(
     st.integers(1, 40), st.integers(1, 6), st.integers(0, 5), st.sampled_from([1, 3, 8]),
     st.floats(0.1, 1.5), st.sampled_from([0.3, 0.7, 1.0]), st.integers(0, 99),
+    st.sampled_from([np.inf, 5.0, 2.0]),
 )  # fmt: skip
 def test_prices_are_within_half_a_percent(
-    num: int, lo: int, extra: int, n: int, spread: float, share: float, seed: int
+    num: int, lo: int, extra: int, n: int, spread: float, share: float, seed: int, nu: float
 ) -> None:
     rng = np.random.default_rng(seed)
     mu, sigma = np.sort(rng.normal(5, 1, num)), spread * rng.uniform(0.5, 1.0, num)
-    cap = np.full(num, 4096.0)
-    table = price_windows(mu, sigma, cap, n, share * sigma, lo, lo + extra)
+    lengths = LengthDistribution.of(mu, sigma, 4096, share * sigma, nu_above=nu)
+    table = price_windows(lengths, n, lo, lo + extra)
     for j, size in itertools.product(range(num + 1), range(lo, lo + extra + 1)):
         if size > j:
             assert table[j, size - lo] == np.inf
         else:
-            exact = exact_price(j, size, n, mu, sigma, cap, share * sigma)
+            exact = exact_price(j, size, n, lengths)
             assert table[j, size - lo] == pytest.approx(exact, rel=0.005)
 
 
 def test_blocks_are_seamless(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    mu, sigma, cap = np.sort(rng.normal(5, 1, 57)), np.full(57, 0.6), np.full(57, 2048.0)
-    whole = price_windows(mu, sigma, cap, 4, sigma, 3, 7)
+    lengths = LengthDistribution.of(np.sort(rng.normal(5, 1, 57)), 0.6, 2048)
+    whole = price_windows(lengths, 4, 3, 7)
     monkeypatch.setattr(expected_padding, "BLOCK", 10)
-    np.testing.assert_allclose(price_windows(mu, sigma, cap, 4, sigma, 3, 7), whole)
+    np.testing.assert_allclose(price_windows(lengths, 4, 3, 7), whole)
 
 
 def test_the_cut_is_the_best_by_brute_force() -> None:
@@ -67,14 +67,14 @@ def test_the_cut_is_the_best_by_brute_force() -> None:
     config = PartitionConfig(batch_size=3, slack=0.5, by="longest")
     minibatches, results = partition(frame, config)
     ordered = frame.sort("expected_longest")
-    columns = [ordered[c].cast(pl.Float64).to_numpy() for c in ("mu", "sigma", "cap", "sigma")]
+    lengths = distribution(ordered)
     totals = []
     for cuts in itertools.combinations(range(1, 10), len(minibatches) - 1):
         sizes = np.diff([0, *cuts, 10])
         if sizes.min() >= 2 and sizes.max() <= 4:
             ends = np.cumsum(sizes)
             totals.append(
-                sum(exact_price(j, s, 4, *columns) for j, s in zip(ends, sizes, strict=True))
+                sum(exact_price(j, s, 4, lengths) for j, s in zip(ends, sizes, strict=True))
             )
     assert results["objective_value"] == pytest.approx(min(totals), rel=0.005)
     assert results["gap"] == 0.0

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import ndtr
 
 from stages.costs.model import CostModel
-from stages.lengths.table import complete
+from stages.lengths.table import complete, distribution
 from stages.partition.config import PartitionConfig
 from stages.partition.expected_padding import price_windows
 from stages.partition.stage import partition
@@ -64,10 +64,8 @@ def least_by_brute_force(ordered: pl.DataFrame, lo: int, hi: int, model: CostMod
 @pytest.mark.parametrize("model", [CostModel(), MODEL])
 def test_prices_are_the_expected_seconds(num_samples: int, model: CostModel) -> None:
     frame = lengths_of(20, 1.0, n=num_samples)
-    mu, sigma, cap, tokens = (
-        frame[c].cast(pl.Float64).to_numpy() for c in ("mu", "sigma", "cap", "prompt_tokens")
-    )
-    table = price_windows(mu, sigma, cap, num_samples, sigma, 2, 6, model, tokens)
+    tokens = frame["prompt_tokens"].cast(pl.Float64).to_numpy()
+    table = price_windows(distribution(frame), num_samples, 2, 6, model, tokens)
     for j, size in itertools.product(range(2, 21), range(2, 7)):
         if size <= j:
             exact = expected_seconds(frame[j - size : j], model)
