@@ -65,6 +65,14 @@ PromptColumn = Annotated[
         "--prompt-column", help="Column with the prompt: text or {role, content} messages."
     ),
 ]
+DomainColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--domain-column", metavar="NAME", show_default=False,
+        help="Column of the prompts with the kind of task, for which intervals are calibrated "
+        "apart. Default: `domain`, where there is one.",
+    ),
+]  # fmt: skip
 
 
 def refuse_shared_stdio(*paths: str) -> None:

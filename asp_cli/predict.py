@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from asp_cli.options import (
+    DomainColumn,
     Force,
     Output,
     PromptColumn,
@@ -39,7 +40,23 @@ def command(
             help="Sampling temperature in training, to be warned where the profile's differs.",
         ),
     ] = None,
+    base_model: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False, metavar="DIR_OR_NAME",
+            help="Where the base model of a transformer predictor lies. Default: as in training.",
+        ),
+    ] = None,
+    trust_predictor: Annotated[
+        bool,
+        typer.Option(
+            "--trust-predictor",
+            help="Use a predictor that did not beat the length of the prompt, or that learned from "
+            "few prompts. Without it all prompts then get one wide distribution.",
+        ),
+    ] = False,
     prompt_column: PromptColumn = "prompt",
+    domain_column: DomainColumn = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -50,5 +67,7 @@ def command(
     refuse_stdio_directory(predictor, "--predictor")
     from stages.predictor.predict import PredictConfig, run
 
-    config = PredictConfig(samples_per_prompt or 1, max_response_tokens, temperature)
-    run(prompts, predictor, output, config, prompt_column, force)
+    config = PredictConfig(
+        samples_per_prompt or 1, max_response_tokens, temperature, trust_predictor
+    )
+    run(prompts, predictor, output, config, prompt_column, force, base_model, domain_column)

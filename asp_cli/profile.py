@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from asp_cli.options import (
+    DomainColumn,
     Force,
     Output,
     PromptColumn,
@@ -166,6 +167,7 @@ def command(
     ] = None,
     domain: Annotated[str | None, _column("domain", "the kind of task")] = None,
     prompt_column: PromptColumn = "prompt",
+    domain_column: DomainColumn = None,
     seed: Seed = 0,
     force: Force = False,
     quiet: Quiet = False,
@@ -219,6 +221,7 @@ def command(
             num_prompts=num_prompts,
             rollouts_per_prompt=rollouts_per_prompt,
             prompt_column=prompt_column,
+            domain_column=domain_column,
             seed=seed,
         )
         run_rollouts(prompts, rollouts, output, recorded, force)
@@ -243,6 +246,7 @@ def command(
             batch_size=batch_size or ModelConfig.batch_size,
             uses_template=chat_template != "none",
             prompt_column=prompt_column,
+            domain_column=domain_column,
             seed=seed,
         )
         run_model(prompts, output, asked, force)

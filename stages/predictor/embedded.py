@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import kendalltau
 
 from stages.predictor.backend import Bools, Floats, HeldOut, Ints, Observations, Prediction
 from stages.predictor.crossval import assign_folds
@@ -60,16 +61,17 @@ class EmbeddedPredictor:
     tree_share: float  # of the trees in mu; the rest is the ridge's
     spread: Spread
 
-    def predict(self, texts: Sequence[str]) -> Prediction:
+    def predict(
+        self, texts: Sequence[str], domains: Sequence[str | None] | None = None
+    ) -> Prediction:
         """Predict the responses' lengths, a prompt each, in the order of the texts."""
         chunks = [
-            self._predict(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK)
+            self.location.judge(self.vocabularies.count(texts[start : start + CHUNK]))
+            for start in range(0, len(texts), CHUNK)
         ]
-        return Prediction(*(np.concatenate(part) for part in zip(*chunks, strict=True)))
-
-    def _predict(self, texts: Sequence[str]) -> Prediction:
-        opinions = self.location.judge(self.vocabularies.count(texts))
-        return _predict(opinions, self.tree_share, self.spread)
+        opinions = Opinions(*(np.concatenate(part) for part in zip(*chunks, strict=True)))
+        mu_p = opinions.blend(self.tree_share)
+        return self.spread.apply(mu_p, opinions.forest_spread_p, domains)
 
 
 def fit(
@@ -100,14 +102,9 @@ def fit(
             return EmbeddedPredictor(vocabularies, location, 0.0, constant_spread()), None
         opinions = _judge_held_out(counts, observations, fold_p, seed)
     tree_share = _choose_tree_share(opinions, observations)
-    spread = fit_spread(opinions.blend(tree_share), opinions.forest_spread_p, observations)
-    held_out = HeldOut(_predict(opinions, tree_share, spread), fold_p)
-    return EmbeddedPredictor(vocabularies, location, tree_share, spread), held_out
-
-
-def _predict(opinions: Opinions, tree_share: float, spread: Spread) -> Prediction:
-    mu_p = opinions.blend(tree_share)
-    return Prediction(mu_p, *spread.apply(mu_p, opinions.forest_spread_p))
+    fitted = fit_spread(opinions.blend(tree_share), opinions.forest_spread_p, observations)
+    predictor = EmbeddedPredictor(vocabularies, location, tree_share, fitted.spread)
+    return predictor, HeldOut(fitted.held_out, fold_p)
 
 
 def _fit_location(counts: Counts, observations: Observations, seed: int) -> Location:
@@ -133,12 +130,12 @@ def _judge_held_out(
 
 
 def _choose_tree_share(opinions: Opinions, observations: Observations) -> float:
-    """The share with the least squared held-out error; a cut response errs only when too short."""
+    """The share that orders held-out prompts best, by tau; of equal ones the smallest."""
+    log_mean_p = np.bincount(
+        observations.prompt_s, observations.weight_s * observations.log_tokens_s
+    )
 
-    def error(share: float) -> float:
-        mu_s = opinions.blend(share)[observations.prompt_s]
-        short_s = observations.log_tokens_s - mu_s
-        error_s = np.where(observations.is_censored_s, np.maximum(short_s, 0.0), short_s)
-        return float(observations.weight_s @ error_s**2)
+    def tau(share: float) -> float:
+        return float(np.nan_to_num(kendalltau(opinions.blend(share), log_mean_p).statistic))
 
-    return float(min(TREE_SHARES, key=error))
+    return float(max(TREE_SHARES, key=tau))

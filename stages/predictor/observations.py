@@ -67,17 +67,19 @@ def observe(
     cap = max(int(recorded), 1)  # type: ignore[arg-type]
     prompts = profile.group_by("prompt_hash", maintain_order=True).agg(
         pl.first("prompt_id", "prompt", "prompt_tokens"),
+        pl.col("domain").drop_nulls().first(),
         pl.max("max_response_tokens").fill_null(cap).alias("cap"),
         pl.len().alias("num_samples"),
     )
     number = pl.DataFrame({"prompt_hash": prompts["prompt_hash"], "prompt": range(len(prompts))})
-    samples = profile.drop("prompt").join(number, on="prompt_hash", maintain_order="left")
+    samples = profile.drop("prompt", "domain").join(number, on="prompt_hash", maintain_order="left")
     samples = samples.sort("prompt", "sample_index")
     observations = Observations(
         prompts.get_column("prompt").to_list(),
         samples.get_column("prompt").to_numpy().astype(np.int64),
         samples.get_column("response_tokens").clip(1).log().to_numpy(),
         samples.get_column("finish_reason").is_in(["length", "abort"]).to_numpy(),
+        None if prompts["domain"].null_count() == len(prompts) else tuple(prompts["domain"]),
     )
     domain = Domain(
         model=str(profile.item(0, "model")),
@@ -91,7 +93,7 @@ def observe(
         temperatures=tuple(profile["temperature"].drop_nulls().unique().sort().to_list()),
     )
     return Evidence(
-        prompts.drop("num_samples"),
+        prompts.drop("num_samples", "domain"),
         observations,
         samples.get_column("response_tokens").to_numpy(),
         (samples.get_column("finish_reason") == "abort").to_numpy(),

@@ -14,12 +14,19 @@ import polars as pl
 from stages.lengths import table as lengths_table
 from stages.predictor.backend import Predictor
 from stages.predictor.directory import Stored, load_predictor
+from stages.predictor.evaluation.familiarity import warn_of_unlike
 from stages.predictor.observations import Domain
 from stages.tables.errors import log
 from stages.tables.io import check_output, hash_directory, write_table
 from stages.tables.prompts import DEFAULT_PROMPT_COLUMN, read_prompts
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Lengths
+
+TRUSTED = "it is used all the same, as --trust-predictor says"
+DISTRUSTED = (
+    "all prompts get the one distribution of the profile's responses, which orders nothing; give "
+    "--trust-predictor to use it all the same"
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class PredictConfig:
     samples_per_prompt: int = 1  # the n of training
     max_response_tokens: int | None = None  # the cap of training; None: the profile's largest
     temperature: float | None = None  # of training; None: as in the profile
+    trust_predictor: bool = False  # even where it has not shown that it knows more than the profile
 
 
 def predict(
@@ -42,12 +50,11 @@ def predict(
         cap: Longest response allowed in training, in tokens.
         samples_per_prompt: Responses to a prompt in training.
     """
-    mu_p, sigma_p, sample_sigma_p = predictor.predict(prompts.get_column("prompt").to_list())
-    lengths = prompts.select("prompt_id", "prompt_hash").with_columns(
-        mu=mu_p,
-        sigma=sigma_p,
-        sample_sigma=pl.Series(sample_sigma_p).fill_nan(None),
-        cap=pl.lit(cap, dtype=pl.Int64),
+    prediction = predictor.predict(
+        prompts.get_column("prompt").to_list(), prompts.get_column("domain").to_list()
+    )
+    lengths = prompts.select("prompt_id", "prompt_hash", "domain").with_columns(
+        **lengths_table.columns(prediction.with_cap(cap)), cap=pl.lit(cap, dtype=pl.Int64)
     )
     return lengths_table.complete(lengths, samples_per_prompt)
 
@@ -71,14 +78,25 @@ def run(
     config: PredictConfig,
     prompt_column: str = DEFAULT_PROMPT_COLUMN,
     force: bool = False,
+    base_model: str | None = None,
+    domain_column: str | None = None,
 ) -> None:
     """Read prompts and predictor, predict, write lengths, say what came out."""
     check_output(output, force)
-    stored = load_predictor(predictor)
-    prompts = read_prompts(source, prompt_column)
+    stored = load_predictor(predictor, base_model)
+    prompts = read_prompts(source, prompt_column, domain_column)
     cap = config.max_response_tokens or stored.domain.cap
     _warn(stored, config, cap)
-    lengths = predict(prompts.frame, stored.predictor, cap, config.samples_per_prompt)
+    chosen: Predictor = stored.predictor
+    if stored.marginal and not config.trust_predictor:
+        chosen = stored.marginal
+    else:
+        unlike = warn_of_unlike(
+            stored.words, prompts.frame.get_column("prompt").to_list(), stored.usual_unseen_share
+        )
+        if unlike:
+            log.warning(unlike)
+    lengths = predict(prompts.frame, chosen, cap, config.samples_per_prompt)
     log.info(
         "%d prompts, expected length %.0f tokens on average, from %.0f to %.0f; "
         "%.1f%% of responses expected to meet the cap of %d",
@@ -109,11 +127,11 @@ def _warn(stored: Stored, config: PredictConfig, cap: int) -> None:
             "the profile records no cap: its longest response, %d tokens, stands for it; "
             "give --max-response-tokens", cap,
         )  # fmt: skip
-    if stored.scores is None or not stored.scores["beats_prompt_length"]:
-        log.warning(
-            "this predictor did not beat the length of the prompt on held-out prompts: "
-            "do not rely on its order",
-        )
+    if stored.marginal:
+        why = f"learned from {stored.domain.num_prompts} prompts only"
+        if stored.scores is None or not stored.scores.beats_prompt_length:
+            why = "did not beat the length of the prompt on held-out prompts"
+        log.warning("this predictor %s: %s", why, TRUSTED if config.trust_predictor else DISTRUSTED)
     if config.samples_per_prompt > 1 and stored.predictor.spread.sample_share is None:
         log.warning(
             "chance between samples is not known from this profile: the expected longest of %d "

@@ -32,15 +32,37 @@ _PATTERNS = {
     "num_code_signs": r"```|\bdef |\breturn\b|;\n|#include|\bclass ",
     "num_operators": r"[+*/=<>^%|&~-]",
     "num_brackets": r"[\[\](){}]",
+    "num_lists": r"\[",
+    "num_parentheses": r"\(",
+    "num_products": r"\*",
+    "num_powers": r"\^|\*\*",
+    "num_quotients": r"/",
+    "num_equations": r"=",
+    "num_grid_lines": r"(?m)^[\sA-Z0-9.#_|+-]+$",
     "num_options": r"(?m)^\s*\(?[A-J][.):]",
     "num_list_items": r"(?m)^\s*(?:[-*]|[0-9]+[.)])\s",
     "num_asks_for_steps": r"(?i)\b(?:step|explain|reason|think|prove|show)",
     "num_asks_for_brevity": r"(?i)\b(?:only|single|just|brief|short|concise|format)\b",
 }
+_LINES = _TEXT.str.split("\n")
+_LINE_SIZES = _LINES.list.eval(pl.element().str.len_chars())
+_WORDS = _TEXT.str.extract_all(r"\S+")
+_WORD_SIZES = _WORDS.list.eval(pl.element().str.len_chars())
 _SIZES = {
     "num_characters": _TEXT.str.len_chars(),
     "num_bytes": _TEXT.str.len_bytes(),
-    "longest_line": _TEXT.str.split("\n").list.eval(pl.element().str.len_chars()).list.max(),
+    "longest_line": _LINE_SIZES.list.max(),
+    "mean_line": _LINE_SIZES.list.mean(),
+    "spread_of_lines": _LINE_SIZES.list.std(),
+    "last_line": _LINE_SIZES.list.last(),
+    "longest_list": _LINES.list.eval(pl.element().str.count_matches(",")).list.max(),
+    "longest_word": _WORD_SIZES.list.max(),
+    "mean_word": _WORD_SIZES.list.mean(),
+    "num_different_words": _WORDS.list.n_unique(),
+    "num_different_numbers": _TEXT.str.extract_all(r"[0-9]+").list.n_unique(),
+    "longest_number": _TEXT.str.extract_all(r"[0-9]+")
+    .list.eval(pl.element().str.len_chars())
+    .list.max(),
 }
 # Whole numbers in the text, as log(1 + number); 15 digits keep them exact as floats.
 _LOG_NUMBERS = _TEXT.str.extract_all(r"[0-9]{1,15}").list.eval(
@@ -49,6 +71,9 @@ _LOG_NUMBERS = _TEXT.str.extract_all(r"[0-9]{1,15}").list.eval(
 _NUMBERS = {
     "largest_number": _LOG_NUMBERS.list.max(),
     "mean_number": _LOG_NUMBERS.list.mean(),
+    "median_number": _LOG_NUMBERS.list.median(),
+    "smallest_number": _LOG_NUMBERS.list.min(),
+    "spread_of_numbers": _LOG_NUMBERS.list.std(),
     "sum_of_numbers": _LOG_NUMBERS.list.sum(),
     "first_number": _LOG_NUMBERS.list.first(),
     "last_number": _LOG_NUMBERS.list.last(),

@@ -1,177 +1,169 @@
-"""How far off is a prediction, and how much of that is chance between samples?
+"""How is a response distributed, given a prediction of its mean log length?
 
-Learned from held-out predictions, since the residuals of training are too small. The deviation
-sigma of a response's log length follows the predicted mean mu and the spread f that the forest
-found among like prompts:
+The errors of held-out predictions follow a law (`law.py`), whose upper tail and scale are
+calibrated on residuals that it was not fitted on (`tail.py`, `calibration.py`), and of which a
+share is chance between samples of one prompt (`chance.py`). All are crossed over folds: what is
+said of a held-out prompt rests on the other folds alone.
 
-    log sigma = offset + slope_mu (mu - centre) + slope_spread log(f + floor)
-
-fitted by maximum likelihood with cut responses censored, then scaled so that the central 80% and
-90% intervals together cover what they say: the tails of real lengths are heavier than a normal's,
-and likelihood alone would make the intervals too wide. How much of sigma^2 is chance between
-samples of one prompt is a variance component, estimated where prompts were asked more than once.
-
-Arrays end in an axis legend: _p prompts, _s samples of all prompts in a row, _c coefficients.
+Arrays end in an axis legend: _p prompts.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import log_ndtr, ndtr, ndtri
 
-from stages.predictor.backend import Floats, Observations
-from stages.predictor.ridge import expected_beyond
+from stages.lengths.distribution import LengthDistribution
+from stages.predictor.backend import Bools, Floats, Observations, Prediction
+from stages.predictor.calibration import calibrate, calibrate_domains
+from stages.predictor.chance import ChanceCurve
+from stages.predictor.crossval import assign_folds
+from stages.predictor.law import NORMAL, SIGMA_MAX, Law, fit_law
+from stages.predictor.tail import TailCurve, with_tail
 
-SIGMA_MIN, SIGMA_MAX = 0.01, 2.0  # log tokens
+SIGMA_MIN = 0.01  # log tokens
 WIDE_SIGMA = 1.0  # of a predictor that has seen nothing: lengths within a factor of 3.6, 8 in 10
 ENOUGH_PROMPTS = 100  # with fewer, sigma is drawn towards WIDE_SIGMA
-SPREAD_FLOOR = 0.02  # log tokens, added to the forest's spread, which may be 0
-# Of log sigma in mu. exp(mu + sigma^2 / 2) grows with mu while 1 + slope x sigma^2 > 0, so that a
-# longer prediction is never undone by its smaller spread.
-SLOPE_MAX = 1 / SIGMA_MAX**2
-SCALE_MIN, SCALE_MAX = 0.5, 2.0  # bounds of the calibration
-LEVELS = (0.8, 0.9)  # central intervals that are calibrated
-EM_ROUNDS = 200  # of the variance components
-VARIANCE_FLOOR = 1e-4  # of a component, as a share of sigma^2
+NUM_FOLDS = 5  # over which law and calibration are crossed
 
 
 @dataclass(frozen=True)
 class Spread:
-    """sigma and sample_sigma as functions of the predicted mean and the forest's spread."""
+    """The distribution of a response as a function of its predicted mean log length."""
 
-    offset: float
-    slope_mu: float
-    slope_spread: float
-    centre: float  # log tokens
-    lowest: float  # log tokens; mu is clipped to the range in which sigma was fitted
-    highest: float
-    scale: float  # calibration
+    law: Law
+    scale: float  # of the calibration, on sigma
     trust: float  # 0 to 1: share of the fitted variance, the rest being WIDE_SIGMA^2
     sample_share: float | None  # sample_sigma / sigma; None: no prompt was asked twice
+    domain_scales: Mapping[str, float] = field(default_factory=dict)  # in place of `scale`
 
-    def apply(self, mu_p: Floats, forest_spread_p: Floats) -> tuple[Floats, Floats]:
-        """sigma and sample_sigma (NaN: not known) of each prompt."""
-        coefficient_c = np.array([self.offset, self.slope_mu, self.slope_spread])
-        clipped_p = np.clip(mu_p, self.lowest, self.highest) - self.centre
-        fitted_p = self.scale * np.exp(_traits(clipped_p, forest_spread_p) @ coefficient_c)
+    def apply(
+        self, mu_p: Floats, forest_spread_p: Floats, domains: Sequence[str | None] | None = None
+    ) -> Prediction:
+        """The distribution of each prompt's responses.
+
+        Args:
+            mu_p: Predicted mean log lengths.
+            forest_spread_p: Spread of the log lengths among like prompts.
+            domains: Of the prompts; None: not known.
+        """
+        scale_p = np.full(len(mu_p), self.scale)
+        if domains is not None and self.domain_scales:
+            scale_p = np.array([self.domain_scales.get(d or "", self.scale) for d in domains])
+        fitted_p = scale_p * self.law.sigma(mu_p, forest_spread_p)
         sigma_p = np.sqrt(self.trust * fitted_p**2 + (1 - self.trust) * WIDE_SIGMA**2)
         sigma_p = np.clip(sigma_p, SIGMA_MIN, SIGMA_MAX)
         share = np.nan if self.sample_share is None else self.sample_share
-        return sigma_p, share * sigma_p
+        below, above = (
+            self.trust * inverse
+            for inverse in (self.law.inverse_nu_below, self.law.inverse_nu_above)
+        )
+        return Prediction(
+            mu_p + self.trust * self.law.shift,
+            sigma_p,
+            share * sigma_p,
+            np.full(len(mu_p), 1 / below if below > NORMAL else np.inf),
+            np.full(len(mu_p), 1 / above if above > NORMAL else np.inf),
+        )
 
-    def to_dict(self) -> dict[str, float | None]:
+    def to_dict(self) -> dict[str, Any]:
         """As stored."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> "Spread":
+        """From what `to_dict` made."""
+        return cls(**stored | {"law": Law(**stored["law"])})
+
+
+class FittedSpread(NamedTuple):
+    """A spread, and what it says of the prompts that it was fitted on."""
+
+    spread: Spread
+    held_out: Prediction  # of each prompt, by a spread that has not seen its fold
 
 
 def constant_spread() -> Spread:
     """The spread where nothing could be held out."""
-    return Spread(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, None)
+    law = Law(0.0, 0.0, 0.0, 0.0, NORMAL, NORMAL, centre=0.0, lowest=0.0, highest=0.0)
+    return Spread(law, scale=1.0, trust=0.0, sample_share=None)
 
 
-def fit_spread(mu_p: Floats, forest_spread_p: Floats, observations: Observations) -> Spread:
-    """Fit on held-out predictions of the prompts."""
-    prompt_s, weight_s = observations.prompt_s, observations.weight_s
-    is_cut_s = observations.is_censored_s
-    num_prompts = len(mu_p)
-    centre, lowest, highest = np.mean(mu_p), np.min(mu_p), np.max(mu_p)
-    trait_sc = _traits(mu_p - centre, forest_spread_p)[prompt_s]
-    residual_s = observations.log_tokens_s - mu_p[prompt_s]
-
-    def loss(coefficient_c: Floats) -> tuple[float, Floats]:
-        """Mean negative log likelihood of a prompt, with a prior worth one prompt; gradient."""
-        log_sigma_s = trait_sc @ coefficient_c
-        z_s = residual_s * np.exp(-log_sigma_s)
-        hazard_s = np.exp(-(z_s**2) / 2 - np.log(2 * np.pi) / 2 - log_ndtr(-z_s))
-        value_s = np.where(is_cut_s, -log_ndtr(-z_s), z_s**2 / 2 + log_sigma_s)
-        slope_s = np.where(is_cut_s, -hazard_s * z_s, 1 - z_s**2)
-        prior = coefficient_c / num_prompts
-        return (
-            float(weight_s @ value_s / num_prompts + coefficient_c @ prior / 2),
-            trait_sc.T @ (weight_s * slope_s) / num_prompts + prior,
-        )
-
-    found = minimize(
-        loss,
-        np.zeros(3),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(-5.0, 2.0), (-SLOPE_MAX, SLOPE_MAX), (0.0, 1.5)],
-    )
-    sigma_s = np.exp(trait_sc @ found.x)
-    scale = _calibrate(residual_s / sigma_s, is_cut_s, weight_s)
-    offset, slope_mu, slope_spread = map(float, found.x)
-    return Spread(
-        offset=offset,
-        slope_mu=slope_mu,
-        slope_spread=slope_spread,
-        centre=float(centre),
-        lowest=float(lowest),
-        highest=float(highest),
-        scale=scale,
-        trust=min(1.0, num_prompts / ENOUGH_PROMPTS),
-        sample_share=_sample_share(residual_s / (scale * sigma_s), is_cut_s, prompt_s),
-    )
-
-
-def _traits(centred_mu_p: Floats, forest_spread_p: Floats) -> Floats:
-    log_spread_p = np.log(forest_spread_p + SPREAD_FLOOR)
-    return np.stack([np.ones_like(centred_mu_p), centred_mu_p, log_spread_p], axis=1)
-
-
-def _calibrate(z_s: Floats, is_cut_s: np.ndarray, weight_s: Floats) -> float:
-    """The factor on sigma with which the intervals of LEVELS cover their mean level."""
-
-    def excess(scale: float) -> float:
-        return sum(coverage(z_s / scale, is_cut_s, weight_s, q) - q for q in LEVELS)
-
-    low, high = SCALE_MIN, SCALE_MAX
-    if excess(low) >= 0 or excess(high) <= 0:
-        return low if excess(low) >= 0 else high
-    for _ in range(40):  # coverage is a staircase in the scale, so by halves
-        middle = (low + high) / 2
-        low, high = (low, middle) if excess(middle) >= 0 else (middle, high)
-    return high
-
-
-def coverage(z_s: Floats, is_cut_s: np.ndarray, weight_s: Floats, level: float) -> float:
-    """Share of responses within the central interval of a level; `level` if the model holds.
-
-    A cut response lies somewhere beyond its cut: it counts by the chance, given that, of lying
-    inside.
+def fit_spread(mu_p: Floats, forest_spread_p: Floats, observations: Observations) -> FittedSpread:
+    """Fit on held-out predictions of the prompts.
 
     Args:
-        z_s: (log length - mu) / sigma.
-        is_cut_s: Which responses are censored at that length.
-        weight_s: Weight of each response.
-        level: Of the interval, 0 to 1.
+        mu_p: Predicted mean log lengths.
+        forest_spread_p: Spread of the log lengths among like prompts.
+        observations: The responses to the prompts.
     """
-    below, above = (1 - level) / 2, (1 + level) / 2
-    cdf_s = ndtr(z_s)
-    inside_s = np.maximum(above - np.maximum(cdf_s, below), 0.0) / np.maximum(1 - cdf_s, 1e-12)
-    is_within_s = np.abs(z_s) <= ndtri(above)
-    return float(np.average(np.where(is_cut_s, inside_s, is_within_s), weights=weight_s))
+    fold_p = assign_folds(observations.texts, NUM_FOLDS, seed=0)
+    law = fit_law(mu_p, forest_spread_p, observations)
+    law_of_fold = {
+        fold: _fit_without(fold_p == fold, mu_p, forest_spread_p, observations, law)
+        for fold in range(fold_p.max() + 1)
+    }
+    crossed = _distributions(law_of_fold, fold_p, mu_p, forest_spread_p)
+    trust = min(1.0, len(mu_p) / ENOUGH_PROMPTS)
+    everything = np.ones(len(mu_p), dtype=bool)
+    tail = TailCurve.trace(crossed, observations)
+    tailed = with_tail(crossed, tail.factor(everything))
+    scale = calibrate(tailed, observations)
+    chance = ChanceCurve.trace(replace(tailed, sigma_p=scale * tailed.sigma_p), observations)
+
+    def finish(law: Law, is_in_p: Bools) -> Spread:
+        """The law with what some of the prompts tell of its tail, its scale and of chance."""
+        factor = tail.factor(is_in_p)
+        part, seen = with_tail(crossed[is_in_p], factor), observations.subset(is_in_p)
+        scale = calibrate(part, seen)
+        scales = calibrate_domains(part, seen, scale)
+        law = replace(law, inverse_nu_above=min(factor * law.inverse_nu_above, 1.0))
+        return Spread(law, scale, trust, chance.share(is_in_p), scales)
+
+    spread = finish(law, everything)
+    domains = observations.domains
+    held_out = spread.apply(mu_p, forest_spread_p, domains)
+    for fold, its_law in law_of_fold.items():
+        is_out_p = fold_p == fold
+        if is_out_p.all():
+            break
+        its_domains = observations.subset(is_out_p).domains
+        told = finish(its_law, ~is_out_p).apply(
+            mu_p[is_out_p], forest_spread_p[is_out_p], its_domains
+        )
+        for whole_p, part_p in zip(held_out, told, strict=True):
+            whole_p[is_out_p] = part_p
+    return FittedSpread(spread, held_out)
 
 
-def _sample_share(z_s: Floats, is_cut_s: np.ndarray, prompt_s: np.ndarray) -> float | None:
-    """sample_sigma / sigma, by maximum likelihood: z = shared error of the prompt + chance.
+def _fit_without(
+    is_out_p: Bools, mu_p: Floats, forest_spread_p: Floats, observations: Observations, law: Law
+) -> Law:
+    """The law that the other prompts tell; the one of all where there are none."""
+    if is_out_p.all():
+        return law
+    seen = observations.subset(~is_out_p)
+    return fit_law(mu_p[~is_out_p], forest_spread_p[~is_out_p], seen, start=law)
 
-    EM over the prompts' shared errors; a cut response is replaced by its expectation beyond the
-    cut, given its prompt's.
-    """
-    samples_p = np.bincount(prompt_s)
-    if samples_p.max() < 2:
-        return None
-    shared, chance = 0.5, 0.5  # variances
-    filled_s, extra_s = z_s, np.zeros_like(z_s)
-    for _ in range(EM_ROUNDS):
-        precision_p = 1 / shared + samples_p / chance
-        error_p = np.bincount(prompt_s, filled_s) / chance / precision_p
-        beyond_s, variance_s = expected_beyond(error_p[prompt_s], np.sqrt(chance), z_s)
-        filled_s = np.where(is_cut_s, beyond_s, z_s)
-        extra_s = np.where(is_cut_s, variance_s, 0.0)
-        apart_s = (filled_s - error_p[prompt_s]) ** 2 + extra_s + 1 / precision_p[prompt_s]
-        chance = max(float(apart_s.mean()), VARIANCE_FLOOR)
-        shared = max(float((error_p**2 + 1 / precision_p).mean()), VARIANCE_FLOOR)
-    return float(np.sqrt(chance / (chance + shared)))
+
+def _distributions(
+    law_of_fold: Mapping[int, Law], fold_p: np.ndarray, mu_p: Floats, forest_spread_p: Floats
+) -> LengthDistribution:
+    """What each prompt's fold's law says of it; not capped, since a cut response lies beyond."""
+
+    def of_law(values: Mapping[int, float]) -> Floats:
+        value_p: Floats = np.array([values[fold] for fold in range(len(values))])[fold_p]
+        return value_p
+
+    sigma_p = np.empty(len(mu_p))
+    for fold, law in law_of_fold.items():
+        rows = fold_p == fold
+        sigma_p[rows] = law.sigma(mu_p[rows], forest_spread_p[rows])
+    return LengthDistribution.of(
+        mu_p + of_law({fold: law.shift for fold, law in law_of_fold.items()}),
+        np.clip(sigma_p, SIGMA_MIN, SIGMA_MAX),
+        np.inf,
+        nu_below=1 / of_law({fold: law.inverse_nu_below for fold, law in law_of_fold.items()}),
+        nu_above=1 / of_law({fold: law.inverse_nu_above for fold, law in law_of_fold.items()}),
+    )

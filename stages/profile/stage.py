@@ -53,6 +53,7 @@ class RolloutsConfig:
     num_prompts: int | None = None  # at most; None: all that have responses
     rollouts_per_prompt: int | None = None  # at most; None: all
     prompt_column: str = DEFAULT_PROMPT_COLUMN
+    domain_column: str | None = None  # of the prompts; None: `domain` where there is one
     seed: int = 0  # of the choice of prompts
 
 
@@ -68,6 +69,7 @@ class ModelConfig:
     batch_size: int = 16  # responses generated together
     uses_template: bool = True  # apply the tokenizer's chat template where it has one
     prompt_column: str = DEFAULT_PROMPT_COLUMN
+    domain_column: str | None = None  # of the prompts; None: `domain` where there is one
     seed: int = 0  # of the choice of prompts and of the responses
 
 
@@ -91,6 +93,7 @@ def profile_rollouts(
         pl.col("policy_version").fill_null(0),
         model=pl.lit(recording.model),
     )
+    responses = _with_domains(responses, prompts)
     if tokenizer is not None:
         responses = count_tokens(responses, tokenizer)
         responses = count_prompt_tokens(responses, prompts, tokenizer)
@@ -112,6 +115,13 @@ def profile_rollouts(
     }
 
 
+def _with_domains(responses: pl.DataFrame, prompts: PromptFile) -> pl.DataFrame:
+    """The responses with the domain of their prompt where they do not say one themselves."""
+    of_prompts = different(prompts.frame).select("prompt_hash", its_domain="domain")
+    joined = responses.join(of_prompts, on="prompt_hash", how="left", maintain_order="left")
+    return joined.with_columns(pl.coalesce("domain", "its_domain")).drop("its_domain")
+
+
 def profile_model(
     responses: pl.DataFrame,
     model: str,
@@ -127,7 +137,6 @@ def profile_model(
         responses.join(prompts.frame, on="prompt_id")
         .with_columns(
             model=pl.lit(model),
-            domain=pl.lit(None, pl.String),
             max_response_tokens=pl.lit(config.max_response_tokens, pl.Int64),
             temperature=pl.lit(config.temperature, pl.Float64),
             policy_version=pl.lit(0, pl.Int64),
@@ -155,7 +164,7 @@ def run_rollouts(
     check_output(output, force)
     if config.id_column is not None and source == STDIO:
         raise AspError("--rollouts-id-column: needs the prompts as a file, not on standard input")
-    prompts = read_prompts(source, config.prompt_column)
+    prompts = read_prompts(source, config.prompt_column, config.domain_column)
     recording = read_recording(
         rollouts, Selection(config.format, config.columns, config.id_column, config.model)
     )
@@ -191,7 +200,7 @@ def run_model(
     A killed run leaves OUTPUT.journal, from which the same command goes on.
     """
     check_output(output, force)
-    prompts = read_prompts(source, config.prompt_column)
+    prompts = read_prompts(source, config.prompt_column, config.domain_column)
     sample = sample_prompts(prompts.frame, config.num_prompts, config.seed)
     if config.temperature == 0 and config.rollouts_per_prompt > 1:
         log.warning(

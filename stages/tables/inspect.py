@@ -48,10 +48,15 @@ def inspect(path: str, completes: Mapping[str, Complete]) -> tuple[str, bool]:
         verdict, is_valid = "yes", True
     except AspError as error:
         verdict, is_valid = f"no: {error}", False
-    lines += _history(provenance)
+    lines += history(provenance)
     lines.append(("valid", verdict))
+    return layout(lines), is_valid
+
+
+def layout(lines: Lines) -> str:
+    """Labels in a column, their texts beside them."""
     width = max(len(label) for label, _ in lines)
-    return "\n".join(f"{label:<{width}}  {text}" for label, text in lines), is_valid
+    return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
 
 
 def _table_of(frame: pl.DataFrame, provenance: Provenance | None, name: str) -> str:
@@ -77,7 +82,7 @@ def _table_of(frame: pl.DataFrame, provenance: Provenance | None, name: str) -> 
     return max(fitting, key=lambda table: len(required[table]))
 
 
-def _history(provenance: Provenance | None) -> Lines:
+def history(provenance: Provenance | None) -> Lines:
     """The stage that wrote the file, what it measured, and the same for each input."""
     if provenance is None:
         return [("origin", "unknown: no `asp` footer; written or edited by other tools")]

