@@ -1,0 +1,1 @@
+"""How good a predictor is on prompts it has not seen: `scores.score` judges held-out ones."""
