@@ -1,0 +1,1 @@
+"""Lengths refreshed by what training observed: `stage.run` reads, blends and writes."""
