@@ -1,0 +1,14 @@
+"""Which minibatch does which actor generate, and when?
+
+    plan       the schedule as steps, heads, places for tails and the ladder of budgets
+    messages   what is told to the actors and the trainer
+    settings   lag bound, pacing, refresh, carry
+    fleet      the actors: who is free, who reloads
+    inventory  samples on their way, and how many more may start
+    carried    responses that were cut and wait for a tail
+    steps      which sample groups make up a training step
+    line       what a free actor is given
+    unit       the Control Unit: events in, commands out
+
+docs/control.md draws the states and derives the bounds.
+"""

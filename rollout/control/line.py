@@ -1,0 +1,177 @@
+"""What does a free actor get?
+
+In this order: work that was put down or lost, tails that are ready, and the next head that the lag
+bound, the pacing and the plan's placement let start.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from typing import Literal
+
+from rollout.control.carried import Carried
+from rollout.control.fleet import Actor, Fleet
+from rollout.control.inventory import Inventory
+from rollout.control.messages import Response, Work
+from rollout.control.plan import Plan
+from rollout.control.settings import ControlSettings
+from rollout.control.steps import Steps
+
+Reason = Literal["lag", "pace", "placement", "exhausted"]
+
+
+class Line:
+    """All that was not dispatched, or has to be again."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: ControlSettings,
+        steps: Steps,
+        inventory: Inventory,
+        fleet: Fleet,
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._steps = steps
+        self._inventory = inventory
+        self._fleet = fleet
+        self._carried = Carried(plan)
+        self._heads = OrderedDict(enumerate(plan.heads))  # not dispatched, in order
+        self._requeued: list[Work] = []
+        self._num_works = 0
+        self._waiting: set[int] = set()  # cut, without credit
+        self.first_version: dict[int, int] = {}  # by sample group that has tokens or is under way
+
+    # What comes back --------------------------------------------------------------------------
+
+    def requeue(self, work: Work, left: tuple[Response, ...]) -> Work:
+        """Put what is left of a minibatch first in line."""
+        # A group of which no token is left starts anew, on the version of its next actor.
+        untouched = Counter(response.group for response in left if not response.tokens)
+        for group, count in untouched.items():
+            if count == self._plan.samples_g[group]:
+                del self.first_version[group]
+        again = Work(
+            self._next_number(), work.step, work.round, work.token_budget, left,
+            work.epoch, work.minibatch_id,
+        )  # fmt: skip
+        self._requeued.append(again)
+        self._requeued.sort(key=lambda waiting: (waiting.step, waiting.number))
+        return again
+
+    def carry(self, work: Work, cut: Sequence[Response]) -> None:
+        """A minibatch has ended; cut groups leave its step, give back credit and join a later one.
+
+        Under `restart` a cut group starts again, whole.
+        """
+        if work.token_budget is not None:
+            self._carried.fed(work.round, work.step)
+        if not cut:
+            return
+        step = self._plan.next_tail(work.round + 1, work.step)
+        assert step is not None, "a budget without a tail behind it was applied"
+        groups = dict.fromkeys(response.group for response in cut)
+        for group in groups:
+            self._steps.move(group, step)
+            if group not in self._waiting:
+                self._waiting.add(group)
+                self._inventory.cut(self._plan.samples_g[group])
+        if self._settings.carry == "tokens":
+            self._carried.wait(work.round + 1, step, list(cut))
+            return
+        for group in groups:
+            del self.first_version[group]
+            whole = [Response(group, sample) for sample in range(self._plan.samples_g[group])]
+            self._carried.wait(work.round + 1, step, whole)
+
+    # What is next -----------------------------------------------------------------------------
+
+    def next_work(self, actor: Actor) -> Work | Reason:
+        """Work for a free actor, or why there is none."""
+        for place, work in enumerate(self._requeued):
+            if self._may_continue(work, actor):
+                self._requeued.pop(place)
+                self._begin(work.responses, actor)
+                return work
+        first = next(iter(self._heads.values())).step if self._heads else None
+        tail = self._carried.ready(first)
+        if tail is not None and (
+            self._settings.carry == "tokens" or self._steps.may_start(tail[0], actor.version)
+        ):
+            return self._tail(*tail, actor)
+        return self._next_head(actor)
+
+    def _may_continue(self, work: Work, actor: Actor) -> bool:
+        """Whether no response of requeued work would make its first token on too old weights."""
+        return self._steps.may_start(work.step, actor.version) or all(
+            response.tokens for response in work.responses
+        )
+
+    def _tail(self, step: int, round_: int, actor: Actor) -> Work:
+        """What waits for this round, composed now."""
+        responses, place = self._carried.take(step, round_, actor.slots)
+        for group in dict.fromkeys(response.group for response in responses):
+            if group in self._waiting:
+                self._waiting.remove(group)
+                self._inventory.resume(self._plan.samples_g[group])
+        first = self._begin(responses, actor)
+        epoch, minibatch_id = (place.epoch, place.minibatch_id) if place else (None, None)
+        return Work(
+            self._next_number(), step, round_, self._budget(round_, step, first),
+            tuple(responses), epoch, minibatch_id,
+        )  # fmt: skip
+
+    def _next_head(self, actor: Actor) -> Work | Reason:
+        """The first head in line that may start here."""
+        num_skipped = 0
+        for place, head in self._heads.items():
+            if not self._steps.may_start(head.step, actor.version):
+                return "lag"
+            is_awaited = self._steps.is_awaited(head.step)
+            if not self._inventory.may_start(head.num_samples, num_skipped, is_awaited):
+                return "pace"
+            is_elsewhere = head.instance not in (None, actor.instance)
+            if is_elsewhere and self._fleet.is_placed(head.instance):
+                num_skipped += head.num_samples
+                continue
+            del self._heads[place]
+            responses = tuple(
+                Response(group, sample)
+                for group in head.groups
+                for sample in range(self._plan.samples_g[group])
+            )
+            self._inventory.start(head.num_samples)
+            self.first_version.update(dict.fromkeys(head.groups, actor.version))
+            return Work(
+                self._next_number(), head.step, 0, self._budget(0, head.step, actor.version),
+                responses, head.epoch, head.minibatch_id,
+            )  # fmt: skip
+        return "placement" if self._heads else "exhausted"
+
+    def _begin(self, responses: Sequence[Response], actor: Actor) -> int:
+        """Note on which version first tokens are made; the least of all these responses."""
+        versions = self.first_version
+        for response in responses:
+            if not response.tokens:
+                known = versions.get(response.group, actor.version)
+                versions[response.group] = min(known, actor.version)
+        return min(versions[response.group] for response in responses)
+
+    def _budget(self, round_: int, step: int, first_version: int) -> int | None:
+        """The budget of a minibatch, if what it cuts is certain to end within the lag bound."""
+        budget = self._plan.budget_r[round_]
+        later = self._plan.next_tail(round_ + 1, step)
+        if budget is None or later is None:
+            return None
+        if self._settings.carry == "tokens":
+            is_certain = later - first_version <= self._settings.max_lag
+        else:
+            is_certain = not round_ and later - step <= max(self._settings.max_lag, 1)
+        if not is_certain:
+            return None
+        self._carried.feed(round_, step)
+        return budget
+
+    def _next_number(self) -> int:
+        self._num_works += 1
+        return self._num_works - 1

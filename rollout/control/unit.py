@@ -1,0 +1,203 @@
+"""Which minibatch goes to which actor, and when?
+
+The Control Unit is a state machine: a method for each event, which returns commands. It has no
+clock, does no input or output and draws no random numbers, so the simulator and real actors drive
+the same object. News of work or actors that are no longer there is passed over: it was late.
+What a free actor is given stands in `line`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rollout.control.fleet import Actor, Fleet
+from rollout.control.inventory import Inventory
+from rollout.control.line import Line
+from rollout.control.messages import (
+    Command,
+    Dispatch,
+    Hold,
+    Requeue,
+    Response,
+    Score,
+    Train,
+    Work,
+)
+from rollout.control.plan import Plan
+from rollout.control.settings import ControlSettings
+from rollout.control.steps import num_samples, steps_of
+from stages.tables.errors import AspError
+
+
+class ControlUnit:
+    """Decides for one plan, from its first dispatch to its last training step."""
+
+    def __init__(self, plan: Plan, settings: ControlSettings) -> None:
+        in_order = settings.consumption == "dispatch"
+        if not in_order and plan.num_rounds:
+            raise AspError(
+                "column token_budget: consumption in completion order carries nothing; use a "
+                "schedule without budgets"
+            )
+        largest = max((head.num_samples for head in plan.heads), default=0)
+        self.plan = plan
+        self.settings = settings
+        self.fleet = Fleet(settings)
+        self.inventory = Inventory(settings, plan.samples_s(), largest, plan.num_rounds)
+        self._steps = steps_of(plan, settings.max_lag, in_order)
+        self._line = Line(plan, settings, self._steps, self.inventory, self.fleet)
+        self._works: dict[int, tuple[Work, int]] = {}  # under way, with their actor
+        self._missing_g = list(plan.samples_g)  # responses that have not ended
+        self._unscored: set[int] = set()  # complete, without reward
+        self._failed: set[int] = set()
+        self._training: int | None = None  # step in training
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every step was trained."""
+        return self._training is None and self._steps.next_step == self.plan.num_steps
+
+    # Events -----------------------------------------------------------------------------------
+
+    def joined(
+        self, actor: int, version: int, slots: int, instance: int | None = None
+    ) -> list[Command]:
+        """A new actor is there, free, with these weights.
+
+        Args:
+            actor: Its number, never used before.
+            version: Policy version that it has loaded.
+            slots: Responses that it decodes at once; no tail is larger.
+            instance: The instance of the plan's placement that it stands for.
+        """
+        self.fleet.join(Actor(actor, version, slots, instance))
+        return self._proceed(asked=actor)
+
+    def lost(self, actor: int) -> list[Command]:
+        """An actor is gone, with all tokens made there since the dispatch."""
+        gone = self.fleet.lose(actor)
+        if gone is None:
+            return []
+        requeued = [self._requeue(number, None) for number in sorted(gone.works)]
+        return [*requeued, *self._proceed()]
+
+    def free(self, actor: int) -> list[Command]:
+        """An actor can take another minibatch."""
+        self.fleet.ask(actor)
+        return self._proceed(asked=actor)
+
+    def ended(
+        self, work: int, cut: Sequence[Response] = (), failed: Iterable[Response] = ()
+    ) -> list[Command]:
+        """All responses of a minibatch have ended.
+
+        Args:
+            work: Its number.
+            cut: Those that stopped at its budget, with their tokens.
+            failed: Those that timed out; their sample groups are trained on, and named as failed.
+        """
+        if work not in self._works:
+            return []
+        self._failed.update(response.group for response in failed)
+        self.fleet.actors[self._works[work][1]].works.discard(work)
+        return [*self._end(work, cut), *self._proceed()]
+
+    def unloaded(self, actor: int, unfinished: Mapping[int, Sequence[Response]]) -> list[Command]:
+        """An actor has put down its work.
+
+        Args:
+            actor: Its number.
+            unfinished: By number of the work: responses that have not ended, with their tokens.
+                Work that is not named had ended before, and its `ended` is on the way.
+        """
+        put_down = self.fleet.unloaded(actor, unfinished)
+        commands: list[Command] = []
+        for number in put_down:
+            left = unfinished[number]
+            if left:
+                work = self._works[number][0]
+                self._count(work, left)
+                commands += [self._requeue(number, left), *self._score(work)]
+            else:
+                commands += self._end(number, ())
+        return [*commands, *self._proceed()]
+
+    def scored(self, groups: Iterable[int], failed: Iterable[int] = ()) -> list[Command]:
+        """Rewards are there; those of `failed` groups never came, and this is said of them."""
+        for group in groups:
+            if group in self._unscored:
+                self._unscored.remove(group)
+                self.inventory.queue(self.plan.samples_g[group])
+                self._steps.add(group)
+        self._failed.update(failed)
+        return self._proceed()
+
+    def trained(self, step: int) -> list[Command]:
+        """The training step is over; version step + 1 is made, and to be published."""
+        if self._training == step:
+            self._training = None
+        return self._proceed()
+
+    def published(self, version: int) -> list[Command]:
+        """Actors can load the weights that training made after so many steps."""
+        self.fleet.published = max(self.fleet.published, version)
+        return self._proceed()
+
+    def reloaded(self, actor: int, version: int) -> list[Command]:
+        """An actor has loaded weights, and is free."""
+        self.fleet.reloaded(actor, version)
+        return self._proceed()
+
+    # What is done ------------------------------------------------------------------------------
+
+    def _end(self, number: int, cut: Sequence[Response]) -> list[Command]:
+        """All of a minibatch has ended, or is cut."""
+        work = self._works.pop(number)[0]
+        self._count(work, cut)
+        self._line.carry(work, cut)
+        if self.settings.carry == "restart":
+            for response in cut:
+                self._missing_g[response.group] = self.plan.samples_g[response.group]
+        return self._score(work)
+
+    def _count(self, work: Work, unfinished: Sequence[Response]) -> None:
+        """Count the responses that have ended."""
+        for response in work.responses:
+            self._missing_g[response.group] -= 1
+        for response in unfinished:
+            self._missing_g[response.group] += 1
+
+    def _score(self, work: Work) -> list[Command]:
+        """Ask for the rewards of the groups of a minibatch that are complete now."""
+        groups = dict.fromkeys(response.group for response in work.responses)
+        complete = [group for group in groups if not self._missing_g[group]]
+        self._unscored.update(complete)
+        return [Score(tuple(complete))] if complete else []
+
+    def _requeue(self, number: int, unfinished: Sequence[Response] | None) -> Requeue:
+        """Put work first in line; None: all of it, with the tokens that it came with."""
+        work = self._works.pop(number)[0]
+        left = work.responses if unfinished is None else tuple(unfinished)
+        return Requeue(self._line.requeue(work, left))
+
+    def _proceed(self, asked: int | None = None) -> list[Command]:
+        """All that can be done now: training first, for it gives back places."""
+        commands: list[Command] = []
+        if self._training is None:
+            groups = self._steps.take()
+            if groups is not None:
+                commands.append(self._train(groups))
+        commands += self.fleet.refresh()
+        for actor in self.fleet.free_actors():
+            work = self._line.next_work(actor)
+            if isinstance(work, Work):
+                self.fleet.give(actor.number, work.number)
+                self._works[work.number] = work, actor.number
+                commands.append(Dispatch(actor.number, work))
+            elif actor.number == asked:
+                commands.append(Hold(actor.number, work))
+        return commands
+
+    def _train(self, groups: tuple[int, ...]) -> Train:
+        step = self._training = self._steps.next_step - 1
+        lags = tuple(step - self._line.first_version.pop(group) for group in groups)
+        self.inventory.consume(num_samples(self.plan, groups))
+        return Train(step, groups, lags, frozenset(self._failed.intersection(groups)))
