@@ -1,1 +1,1 @@
-"""What happens after the hand-over: so far, a schedule replayed on recorded true lengths."""
+"""What happens after the hand-over: runs controlled, simulated, and replayed on true lengths."""

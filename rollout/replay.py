@@ -9,7 +9,6 @@ prediction enters the measures: they are computed on the recorded lengths alone.
 """
 
 import heapq
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -18,12 +17,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rollout.carry import replay_carried
+from rollout.orders import perfect_groups, shuffled_groups, sorted_groups
 from stages.balance.problem import Problem
-from stages.balance.stage import BalanceConfig, balance
-from stages.lengths import table as lengths_table
+from stages.balance.stage import BalanceConfig
 from stages.partition.config import PartitionConfig
-from stages.partition.memory import tokens_needed
-from stages.partition.stage import partition
 from stages.tables.utilization import utilization
 
 Ints = NDArray[np.int64]
@@ -143,27 +140,16 @@ def compare(
     def measured(plan: Plan) -> Measures:
         return measure(plan, samples, config, prompt_tokens)
 
-    def replayed(cut: PartitionConfig, deal: BalanceConfig) -> Measures:
-        groups, _ = balance(partition(lengths, cut)[0], deal, cut.cost_model)
-        return measured(plan_of(groups))
-
+    cut, deal = config.partition, config.balance
     shuffles = [
-        replayed(
-            replace(config.partition, method="random", seed=config.seed + shuffle),
-            replace(config.balance, method="shuffled", seed=config.seed + shuffle),
-        )
+        measured(plan_of(shuffled_groups(lengths, cut, deal, config.seed + shuffle)))
         for shuffle in range(NUM_SHUFFLES)
     ]
     return {
         "random": shuffles,
-        "sorted": [
-            replayed(
-                replace(config.partition, method="fixed", by="expected"),
-                replace(config.balance, method="sorted"),
-            )
-        ],
+        "sorted": [measured(plan_of(sorted_groups(lengths, cut, deal)))],
         "schedule": [_with_budgets(measured(plan_of(schedule)), schedule, samples, config)],
-        "perfect": [measured(perfect_plan(lengths, samples, config))],
+        "perfect": [measured(plan_of(perfect_groups(lengths, samples, cut, deal)))],
     }
 
 
@@ -191,50 +177,3 @@ def recorded_lengths(lengths: pl.DataFrame, profile: pl.DataFrame) -> dict[int, 
         prompt_id: np.array(tokens, dtype=np.int64)
         for prompt_id, tokens in joined.select("prompt_id", "response_tokens").iter_rows()
     }
-
-
-def perfect_plan(lengths: pl.DataFrame, samples: Mapping[int, Ints], config: ReplayConfig) -> Plan:
-    """The plan that the same settings give when each prompt's mean and longest are known.
-
-    Prompts are sorted by their longest, which is what a minibatch waits for. Those without a
-    recorded response keep their prediction.
-    """
-    known = pl.DataFrame(
-        {
-            "prompt_id": list(samples),
-            "mu": [float(np.log(max(tokens.mean(), 1.0))) for tokens in samples.values()],
-            "expected_longest": [float(tokens.max()) for tokens in samples.values()],
-        },
-        schema_overrides={"prompt_id": pl.Int64},
-    ).with_columns(sigma=pl.lit(0.0), sample_sigma=pl.lit(0.0))
-    kept = [
-        "prompt_id", "prompt_hash", "prompt_tokens", "domain", "cap", "samples_per_prompt",
-        *known.columns[1:],
-    ]  # fmt: skip
-    perfect = lengths_table.complete(lengths.select(kept).update(known, on="prompt_id"))
-    num_samples = int(perfect["samples_per_prompt"][0])
-    cut = replace(config.partition, by="longest")
-    if cut.kv_tokens is not None:
-        # A response that outgrew what was reserved for it must not leave its prompt without place.
-        prompt_p, mean_p = tokens_needed(perfect, num_samples, most_prompts=1)
-        largest = math.ceil(num_samples * (prompt_p + mean_p).max())
-        cut = replace(cut, kv_tokens=max(cut.kv_tokens, largest))
-    minibatches, _ = partition(perfect, cut)
-    of_prompts = perfect.select("prompt_id", "expected_longest", "prompt_tokens")
-    held = (
-        minibatches.select("minibatch_id", pl.col("prompt_ids").alias("prompt_id"))
-        .explode("prompt_id", empty_as_null=False)
-        .join(of_prompts, on="prompt_id", maintain_order="left")
-        .group_by("minibatch_id", maintain_order=True)
-        .agg(pl.max("expected_longest"), pl.sum("prompt_tokens"))
-    )
-    longest_b = held["expected_longest"].to_numpy()
-    seconds_b = cut.cost_model.minibatch_seconds(
-        longest_b,
-        minibatches["num_samples"].cast(pl.Float64).to_numpy(),
-        num_samples * held["prompt_tokens"].cast(pl.Float64).to_numpy(),
-    )
-    minibatches = minibatches.with_columns(
-        predicted_longest=pl.Series(longest_b), predicted_seconds=pl.Series(seconds_b)
-    )
-    return plan_of(balance(minibatches, config.balance, cut.cost_model)[0])

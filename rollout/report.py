@@ -3,22 +3,17 @@
 import math
 from dataclasses import fields
 from functools import partial
-from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
+from rollout.origin import check_same_prompts, recorded_settings, scheduled_prompts
 from rollout.replay import NUM_SHUFFLES, Measures, ReplayConfig, compare, recorded_lengths
-from stages.balance.stage import BalanceConfig
-from stages.costs.model import recorded_cost_model
 from stages.lengths import table as lengths_table
 from stages.partition.budgets import UNKNOWN_PREFILL_COST
-from stages.partition.config import PartitionConfig
-from stages.partition.stage import LARGEST_COUNT
 from stages.tables.derived import complete_groups, complete_profile
 from stages.tables.errors import AspError, log
-from stages.tables.io import Table, read_table
+from stages.tables.io import read_table
 from stages.tables.provenance import Provenance
 from stages.tables.schemas import Groups, Lengths, Profile
 
@@ -43,14 +38,14 @@ ROWS = {
 def run(schedule: str, lengths: str, profile: str, slots: int, seed: int) -> str:
     """Read, replay, and render the comparison as text."""
     groups = read_table(schedule, Groups, complete_groups)
-    cut, deal = _settings(groups)
+    cut, deal = recorded_settings(groups)
     complete = partial(lengths_table.complete, samples_per_prompt=cut.samples_per_prompt)
     predicted = read_table(lengths, Lengths, complete)
     observed = read_table(profile, Profile, complete_profile)
-    _check_same_prompts(groups, predicted)
+    check_same_prompts(groups, predicted)
     known = recorded_lengths(predicted.frame, observed.frame)
     num_known = len(known)
-    if known.keys().isdisjoint(_scheduled(groups)):
+    if known.keys().isdisjoint(scheduled_prompts(groups)):
         raise AspError(
             f"{observed.name}: holds no response to any of the prompts that {groups.name} "
             "schedules; profile these prompts"
@@ -107,61 +102,9 @@ def _verdict(values: dict[str, Any], row: Row) -> str:
     return f"no gain: a loss ({change})" if is_loss else f"no gain ({change}, within chance)"
 
 
-def _settings(groups: Table) -> tuple[PartitionConfig, BalanceConfig]:
-    """How the schedule was made, from the footers of its chain; defaults where they are silent."""
-    found = groups.provenance
-    cut = found.ancestor("partition") if found else None
-    deal = found.ancestor("balance") if found else None
-    if cut is None or deal is None:
-        log.warning(
-            "%s does not tell how it was made; the other orders use the default settings",
-            groups.name,
-        )
-    return (
-        PartitionConfig(
-            **_known(PartitionConfig, cut.config if cut else {})
-            | {"cost_model": recorded_cost_model(found)}
-        ),
-        BalanceConfig(**_known(BalanceConfig, deal.config if deal else {})),
-    )
-
-
 def _prefill_cost(provenance: Provenance | None) -> float:
     """What partition took the prefill of a carried token to cost, if the footers tell."""
     origin = provenance.ancestor("partition") if provenance else None
     known = origin.results.get("prefill_cost") if origin else None
     is_usable = isinstance(known, int | float) and 0 <= known < math.inf
     return float(known) if is_usable else UNKNOWN_PREFILL_COST  # type: ignore[arg-type]
-
-
-def _known(config_class: type, config: dict[str, Any]) -> dict[str, Any]:
-    """The settings that the class has, where their values can be meant: a footer may hold all."""
-    kinds = get_type_hints(config_class)
-    return {n: v for n, v in config.items() if n in kinds and _is_possible(v, kinds[n])}
-
-
-def _is_possible(value: object, kind: Any) -> bool:
-    if get_origin(kind) in (Union, UnionType):
-        return any(_is_possible(value, part) for part in get_args(kind))
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in get_args(kind)
-    if kind is NoneType:
-        return value is None
-    if kind is float:
-        return isinstance(value, int | float) and 0 <= value <= 1  # the slack
-    return type(value) is int and 1 <= value <= LARGEST_COUNT
-
-
-def _scheduled(groups: Table) -> pl.Series:
-    ids = pl.col("prompt_ids").explode(empty_as_null=False).unique()
-    return groups.frame.select(ids).to_series()
-
-
-def _check_same_prompts(groups: Table, lengths: Table) -> None:
-    scheduled = _scheduled(groups)
-    missing = scheduled.filter(~scheduled.is_in(lengths.frame["prompt_id"].implode()))
-    if len(missing):
-        raise AspError(
-            f"{lengths.name}: lacks {len(missing)} of the prompts that {groups.name} schedules, "
-            f"first prompt_id {missing.min()}; give the lengths it was made from"
-        )

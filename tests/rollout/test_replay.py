@@ -1,7 +1,6 @@
 """The measures by hand, and what they must obey."""
 
 import heapq
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -9,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout.replay import ReplayConfig, decode_steps, measure, perfect_plan
+from rollout.orders import perfect_groups
+from rollout.replay import ReplayConfig, decode_steps, measure, plan_of
 from rollout.report import ROWS, _verdict
 from stages.balance.stage import BalanceConfig
 from stages.lengths.table import complete
@@ -77,11 +77,13 @@ def test_the_perfect_plan_knows_the_longest() -> None:
     samples = {0: [1, 80], 1: [41, 42], 2: [20, 200], 3: [111, 112]}
     lengths = pl.DataFrame({"prompt_id": range(4), "mu": 5.0, "sigma": 0.5, "cap": 1000})
     complete_lengths = conform(lengths, Lengths, "x", complete)
-    config = ReplayConfig(PartitionConfig(batch_size=1, slack=0.0), BalanceConfig(group_size=4))
+    cut, deal = PartitionConfig(batch_size=1, slack=0.0), BalanceConfig(group_size=4)
     recorded = {p: np.array(tokens) for p, tokens in samples.items()}
-    ((first, second, third, fourth),) = perfect_plan(complete_lengths, recorded, config)
+    groups = perfect_groups(complete_lengths, recorded, cut, deal)
+    ((first, second, third, fourth),) = plan_of(groups)
     assert [*first, *second, *third, *fourth] == [2, 3, 0, 1]  # longest first
-    pairs = replace(config, partition=PartitionConfig(batch_size=2, slack=0.0))
-    (plan,) = perfect_plan(complete_lengths, recorded, pairs)
+    pairs = PartitionConfig(batch_size=2, slack=0.0)
+    (plan,) = plan_of(perfect_groups(complete_lengths, recorded, pairs, deal))
     assert [sorted(minibatch) for minibatch in plan] == [[2, 3], [0, 1]]
+    config = ReplayConfig(pairs, deal)
     assert measure([plan], recorded, config).utilization == pytest.approx(607 / (4 * 200 + 4 * 80))

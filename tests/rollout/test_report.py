@@ -6,7 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from rollout.report import _known, run
+from rollout.origin import known_settings
+from rollout.report import run
 from stages.balance.stage import BalanceConfig
 from stages.partition.stage import PartitionConfig
 from stages.tables.errors import AspError
@@ -17,9 +18,9 @@ def test_settings_of_a_footer_that_cannot_be_meant_are_left_out() -> None:
         "batch_size": 0, "slack": None, "samples_per_prompt": 2**70, "objective": "x", "by": [1],
         "method": 3, "seed": "x", "of another version": 1,
     }  # fmt: skip
-    assert _known(PartitionConfig, cut) == {}
+    assert known_settings(PartitionConfig, cut) == {}
     deal = {"group_size": "8", "prompts_per_group": -1, "load": 1, "method": {}}
-    assert _known(BalanceConfig, deal) == {}
+    assert known_settings(BalanceConfig, deal) == {}
 
 
 def test_settings_that_are_meant_are_kept() -> None:
@@ -27,9 +28,9 @@ def test_settings_that_are_meant_are_kept() -> None:
         "batch_size": 8, "slack": 0.5, "samples_per_prompt": None, "objective": "padding",
         "by": "longest", "method": "fixed", "seed": 3,
     }  # fmt: skip
-    assert _known(PartitionConfig, cut) == cut
+    assert known_settings(PartitionConfig, cut) == cut
     deal = {"group_size": 4, "prompts_per_group": 16, "load": "tokens", "method": "snake"}
-    assert _known(BalanceConfig, deal) == deal
+    assert known_settings(BalanceConfig, deal) == deal
 
 
 def test_a_schedule_of_no_recorded_prompt_is_refused(tmp_path: Path) -> None:

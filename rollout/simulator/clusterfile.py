@@ -1,0 +1,185 @@
+"""Which cluster does a file describe?
+
+    asp simulate schedule.parquet --cluster cluster.toml --lengths lengths.parquet -o trace.parquet
+
+The file is TOML; `sample_data/cluster.toml` has every key, and says where its numbers come from.
+"""
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from rollout.control.settings import ControlSettings, Refresh
+from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
+from rollout.simulator.modes import Mode
+from stages.costs.file import LARGEST_SECONDS, parse_coefficients, read_cost_model
+from stages.costs.model import CostModel
+from stages.tables.errors import AspError, shorten
+from stages.tables.io import STDIO, read_bytes
+from stages.tables.provenance import Input
+
+LARGEST_RATE = 1e12  # tokens a second
+LARGEST_NUMBER = 10**6  # actors and devices, and what a count of them is multiplied with
+
+
+@dataclass(frozen=True)
+class ClusterFile:
+    """What the file says, and what is to be said of it in a footer."""
+
+    mode: Mode
+    cluster: Cluster
+    settings: ControlSettings
+    inputs: tuple[Input, ...]
+
+
+class Keys:
+    """One table of the file: every key is taken once, and none may be left over."""
+
+    def __init__(self, source: str, table: str, values: dict[str, Any]) -> None:
+        self.source = source
+        self._table = table
+        self._values = dict(values)
+        self._known: list[str] = []
+
+    def take(self, key: str, wanted: str, default: Any = ...) -> Any:
+        """The value of a key; its default, or a refusal, where it is absent."""
+        self._known.append(key)
+        if key not in self._values and default is ...:
+            raise AspError(f"{self.source}: {self.name(key)} is missing; give {wanted}")
+        return self._values.pop(key, default)
+
+    def whole(self, key: str, least: int, default: Any = ...) -> Any:
+        """A whole number."""
+        wanted = f"a whole number from {least} to {LARGEST_NUMBER}"
+        value = self.take(key, wanted, default)
+        is_whole = type(value) is int and least <= value <= LARGEST_NUMBER
+        return value if is_whole or value is default else self.refuse(key, value, wanted)
+
+    def seconds(self, key: str, default: Any = ...) -> float:
+        """A number of seconds."""
+        wanted = f"seconds, a number from 0 to {LARGEST_SECONDS:g}"
+        value = self.take(key, wanted, default)
+        if not (_is_number(value) and 0 <= value <= LARGEST_SECONDS):
+            self.refuse(key, value, wanted)
+        return float(value)
+
+    def rate(self, key: str) -> float:
+        """Of things a second."""
+        wanted = f"a number from {1 / LARGEST_SECONDS:g} to {LARGEST_RATE:g}"
+        value = self.take(key, wanted)
+        if not (_is_number(value) and 1 / LARGEST_SECONDS <= value <= LARGEST_RATE):
+            self.refuse(key, value, wanted)
+        return float(value)
+
+    def choice(self, key: str, values: Sequence[str], default: Any = ...) -> Any:
+        """One of a few words."""
+        wanted = f"one of {', '.join(values)}"
+        value = self.take(key, wanted, default)
+        return value if value in values else self.refuse(key, value, wanted)
+
+    def table(self, key: str, is_needed: bool = True) -> "Keys":
+        """The table under a key."""
+        wanted = f"a table, [{self.name(key)}]"
+        values = self.take(key, wanted, ... if is_needed else {})
+        if not isinstance(values, dict):
+            self.refuse(key, values, wanted)
+        return Keys(self.source, self.name(key), values)
+
+    def finish(self) -> None:
+        """Refuse what was not taken."""
+        for key in self._values:
+            raise AspError(
+                f"{self.source}: {self.name(shorten(key, 40))} is unknown; "
+                f"{f'[{self._table}]' if self._table else 'the top'} has {', '.join(self._known)}"
+            )
+
+    def name(self, key: str) -> str:
+        """`table.key`."""
+        return f"{self._table}.{key}" if self._table else key
+
+    def refuse(self, key: str, value: object, wanted: str) -> Any:
+        """Say what was met in place of what."""
+        met = shorten(json.dumps(value, default=str), 40)
+        raise AspError(f"{self.source}: {self.name(key)} is {met}; give {wanted}")
+
+
+def read_cluster(path: str) -> ClusterFile:
+    """Read a cluster file, and the cost model that it may name, relative to its own folder.
+
+    Raises:
+        AspError: It is no TOML; a key is unknown, missing, or has a value that cannot be meant.
+    """
+    source, data = read_bytes(path)
+    try:
+        values = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise AspError(f"{source}: not a TOML file: {shorten(error)}; correct it") from None
+    folder = Path() if path == STDIO else Path(path).parent
+    top = Keys(source, "", values)
+    mode = top.choice("mode", get_args(Mode), "asp")
+    refresh = top.choice("refresh", get_args(Refresh), "unload")
+    generation, training = top.table("generation"), top.table("training")
+    queue, lag = top.table("queue", is_needed=False), top.table("lag")
+    top.finish()
+    cost_model, inputs = _cost_model(generation, folder)
+    cluster = Cluster(
+        generation=_units(generation),
+        training=TrainingUnit(
+            num_devices=training.whole("devices", 1),
+            token_device_seconds=1 / training.rate("tokens_per_second"),
+            step_seconds=training.seconds("step_seconds"),
+            export_seconds=training.seconds("export_seconds", 0.0),
+            publication_seconds=training.seconds("publication_seconds"),
+        ),
+        cost_model=cost_model,
+        engine=generation.choice("engine", get_args(Engine)),
+        reload_seconds=generation.seconds("reload_seconds"),
+        reward_seconds=training.seconds("reward_seconds", 0.0),
+        switching_seconds=training.seconds("switching_seconds", 0.0),
+    )
+    settings = ControlSettings(
+        max_lag=lag.whole("max_lag", 0), queue_capacity=queue.whole("capacity", 1, None),
+        refresh=refresh,
+    )  # fmt: skip
+    for table in (generation, training, queue, lag):
+        table.finish()
+    digest = hashlib.sha256(data).hexdigest()
+    return ClusterFile(mode, cluster, settings, (Input("cluster", digest), *inputs))
+
+
+def _units(generation: Keys) -> tuple[GenerationUnit, ...]:
+    num_units, num_actors = generation.whole("units", 1), generation.whole("actors", 1)
+    if num_units * num_actors > LARGEST_NUMBER:
+        generation.refuse("actors", num_actors, f"at most {LARGEST_NUMBER} in all units together")
+    wanted = f"a list of {num_units} numbers above 0, the speed of each unit"
+    speeds = generation.take("speeds", wanted, [1.0] * num_units)
+    is_list = isinstance(speeds, list) and len(speeds) == num_units
+    if not is_list or not all(_is_number(speed) and 0 < speed < math.inf for speed in speeds):
+        generation.refuse("speeds", speeds, wanted)
+    devices, slots = generation.whole("devices_per_actor", 1, 1), generation.whole("slots", 1)
+    return tuple(GenerationUnit(num_actors, devices, slots, float(speed)) for speed in speeds)
+
+
+def _cost_model(generation: Keys, folder: Path) -> tuple[CostModel, tuple[Input, ...]]:
+    """Coefficients, or a file of them, or a profile to fit them to: one of the three."""
+    wanted = "a file of coefficients or a profile, or else a table [generation.cost]"
+    path = generation.take("cost_model", wanted, None)
+    if path is None:
+        cost = generation.take("cost", "a table of coefficients, or else cost_model")
+        name = f"{generation.source}: {generation.name('cost')}"
+        return parse_coefficients(name, json.dumps(cost, default=str).encode()), ()
+    if not isinstance(path, str) or path == STDIO:
+        generation.refuse("cost_model", path, wanted)
+    if generation.take("cost", wanted, None) is not None:
+        generation.refuse("cost_model", path, "either this or [generation.cost], not both")
+    found = read_cost_model(str(folder / path))
+    return found.model, (found.input,)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,214 @@
+"""When do responses end under continuous batching, and where does the time go?
+
+A slot is refilled as soon as its response ends. The engine asks for the next minibatch when it has
+a slot that nothing waits for. A response that stopped at its budget in a minibatch that is then put
+down goes back with it, and is prefilled once more before it counts as cut.
+"""
+
+import heapq
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rollout.control.messages import Response, Work
+from rollout.simulator.engines import TINY, Ended
+from rollout.simulator.ledger import Ledger
+from rollout.simulator.price import Price
+from rollout.simulator.workload import Workload
+
+
+class Waits(NamedTuple):
+    """A response that has no slot yet."""
+
+    work: int
+    response: Response
+    stop: int  # tokens at which it stops
+    context: int  # tokens that it is prefilled with
+
+
+class Slot(NamedTuple):
+    """A response that is being decoded."""
+
+    end: float  # decode step, counted by its engine, at which it stops
+    sequence: int  # breaks ties in order of start
+    begun: Waits
+
+
+@dataclass
+class Running:
+    """A minibatch that has not ended."""
+
+    work: Work
+    num_left: int
+    cut: list[Response] = field(default_factory=list)
+
+
+@dataclass
+class ContinuousEngine:
+    """Slots refill."""
+
+    price: Price
+    workload: Workload
+    spent: Ledger = field(default_factory=Ledger)
+    _slots: list[Slot] = field(default_factory=list)  # a heap
+    _backlog: deque[Waits] = field(default_factory=deque)
+    _works: dict[int, Running] = field(default_factory=dict)
+    _num_started: int = 0
+    _step: float = 0.0  # decode steps made
+    _time_s: float = 0.0  # of that; ahead of the clock while a prefill is under way
+    _context: float = 0.0  # tokens of all slots
+    _carried_seconds: float = 0.0  # prefill of carried responses under way
+    _has_asked: bool = True
+
+    @property
+    def num_active(self) -> int:
+        """Slots with a response."""
+        return len(self._slots)
+
+    def start(self, work: Work, now_s: float) -> bool:
+        """Another minibatch is welcome where this one leaves a slot empty."""
+        self._decode(now_s)
+        self._works[work.number] = Running(work, len(work.responses))
+        lengths, prompts, budget = (
+            self.workload.lengths_g, self.workload.prompt_tokens_g, work.token_budget,
+        )  # fmt: skip
+        for response in work.responses:
+            group, sample, tokens = response
+            length = lengths[group][sample]
+            stop = length if budget is None or length < budget else budget
+            self._backlog.append(Waits(work.number, response, stop, prompts[group] + tokens))
+        self._has_asked = False
+        self._fill()
+        return self._asks()
+
+    def next_s(self) -> float:
+        """When the next response ends."""
+        if not self._slots:
+            return math.inf
+        left = max(self._slots[0].end - self._step, 0.0)
+        return self._time_s + self.price.decode_seconds(left, len(self._slots), self._context)
+
+    def advance(self, now_s: float) -> tuple[list[Ended], bool]:
+        """Responses end, and others take their slots."""
+        slots = self._slots
+        self._spend(max(slots[0].end - self._step, 0.0))
+        self._time_s, self._carried_seconds = now_s, 0.0
+        ended = []
+        due = self._step + TINY
+        while slots and slots[0].end <= due:
+            number, response, stop, context = heapq.heappop(slots).begun
+            self._context -= context - response.tokens + stop
+            running = self._works[number]
+            running.num_left -= 1
+            if stop == running.work.token_budget and stop < self._length(response):
+                running.cut.append(response._replace(tokens=stop))
+            if not running.num_left:
+                del self._works[number]
+                ended.append(Ended(running.work, running.cut))
+        self._fill()
+        return ended, self._asks()
+
+    def stop(self, now_s: float) -> dict[int, list[Response]]:
+        """Break off within a decode step, or within a prefill."""
+        self._decode(now_s)
+        self._refund(now_s)
+        unfinished: dict[int, list[Response]] = {
+            number: list(running.cut) for number, running in self._works.items()
+        }
+        for end, _, begun in sorted(self._slots, key=lambda slot: slot.sequence):
+            made = begun.stop - (end - self._step)
+            tokens = max(int(made + TINY), begun.response.tokens)
+            unfinished[begun.work].append(begun.response._replace(tokens=tokens))
+            prompt = self.workload.prompt_tokens_g[begun.response.group]
+            self._waste(self.price.response_seconds(tokens, max(made, tokens), prompt))
+        for waits in self._backlog:
+            unfinished[waits.work].append(waits.response)
+        self._clear()
+        return unfinished
+
+    def lose(self, now_s: float) -> None:
+        """All that was made since the dispatches; what its slots held besides stays as it is."""
+        self._decode(now_s)
+        self._refund(now_s)
+        made = {
+            begun.response[:2]: begun.stop - (end - self._step) for end, _, begun in self._slots
+        }
+        queued = {waits.response[:2] for waits in self._backlog}
+        for running in self._works.values():
+            budget = running.work.token_budget
+            for response in running.work.responses:
+                key = response[:2]
+                if key not in queued:
+                    length = self._length(response)
+                    stop = made.get(key, length if budget is None else min(length, budget))
+                    prompt = self.workload.prompt_tokens_g[response.group]
+                    self._waste(self.price.response_seconds(response.tokens, stop, prompt))
+        self._clear()
+
+    def _asks(self) -> bool:
+        """Whether a slot has just been left empty."""
+        is_short = not self._backlog and len(self._slots) < self.price.slots
+        asks = is_short and not self._has_asked
+        self._has_asked = self._has_asked or asks
+        return asks
+
+    def _fill(self) -> None:
+        """Start what waits; the actor prefills it before it decodes on."""
+        price, backlog, slots = self.price, self._backlog, self._slots
+        while backlog and len(slots) < price.slots:
+            begun = backlog.popleft()
+            _, response, stop, context = begun
+            self._context += context
+            end = self._step + (stop - response.tokens)
+            heapq.heappush(slots, Slot(end, self._num_started, begun))
+            self._num_started += 1
+            if price.prefill:
+                prefill = price.prefill * context
+                self._time_s += prefill
+                if response.tokens:
+                    self._carried_seconds += prefill
+                    self.spent.carry += prefill * price.num_devices
+                else:
+                    self.spent.useful += prefill * price.num_devices
+
+    def _decode(self, now_s: float) -> None:
+        """Decode until now, which is not after the next end."""
+        if not self._slots:
+            self._time_s = now_s
+        elif now_s > self._time_s:
+            seconds = now_s - self._time_s
+            steps = self.price.num_steps(seconds, len(self._slots), self._context)
+            self._spend(min(steps, max(self._slots[0].end - self._step, 0.0)))
+            self._time_s, self._carried_seconds = now_s, 0.0
+
+    def _spend(self, num_steps: float) -> None:
+        """Enter so many decode steps with the slots as they are."""
+        price, size = self.price, len(self._slots)
+        useful = price.slot_seconds(num_steps, size, self._context)
+        self.spent.useful += useful * price.num_devices
+        empty = price.step * num_steps * (price.slots - size) / price.slots
+        self.spent.skew += empty * price.num_devices
+        self._step += num_steps
+        self._context += size * num_steps
+
+    def _refund(self, now_s: float) -> None:
+        """Of a prefill that was entered ahead, what has not been done."""
+        ahead = max(self._time_s - now_s, 0.0)
+        carried = min(ahead, self._carried_seconds)
+        self.spent.carry -= carried * self.price.num_devices
+        self.spent.useful -= (ahead - carried) * self.price.num_devices
+
+    def _waste(self, seconds: float) -> None:
+        self.spent.useful -= seconds * self.price.num_devices
+        self.spent.lost += seconds * self.price.num_devices
+
+    def _length(self, response: Response) -> int:
+        return self.workload.lengths_g[response.group][response.sample]
+
+    def _clear(self) -> None:
+        self._slots.clear()
+        self._backlog.clear()
+        self._works.clear()
+        self._step = self._context = self._carried_seconds = 0.0
+        self._has_asked = True

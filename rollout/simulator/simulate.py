@@ -1,0 +1,142 @@
+"""What would a plan take on a cluster?
+
+In: a plan, true lengths, a cluster, settings of the Control Unit. Out: a `Run`. The Control Unit
+decides; here is only what its commands take. Three ways to run are settings of the same parts:
+
+    asp     the plan as it stands
+    async   `consumption="completion"`, a shuffled plan without budgets
+    hybrid  a colocated cluster at lag bound 0: generate, switch, train, switch
+
+    run = simulate(plan, workload_of(plan, lengths), cluster, ControlSettings(max_lag=4))
+"""
+
+import gc
+from collections.abc import Sequence
+from functools import partial
+
+from rollout.control.messages import (
+    Command,
+    Dispatch,
+    Hold,
+    Reload,
+    Requeue,
+    Score,
+    Train,
+    Unload,
+)
+from rollout.control.plan import Plan
+from rollout.control.settings import ControlSettings
+from rollout.simulator.cluster import Cluster, Outage
+from rollout.simulator.events import Priority
+from rollout.simulator.generation import Generation
+from rollout.simulator.run import Run
+from rollout.simulator.training import Training
+from rollout.simulator.workload import Workload
+from rollout.simulator.world import World
+from stages.tables.errors import AspError
+
+
+def simulate(
+    plan: Plan,
+    workload: Workload,
+    cluster: Cluster,
+    settings: ControlSettings,
+    outages: Sequence[Outage] = (),
+) -> Run:
+    """Run a plan to its last training step.
+
+    Raises:
+        AspError: The cluster cannot run it: a minibatch larger than a static actor, a lag bound
+            other than 0 where generation and training take turns, all actors lost for good.
+    """
+    # Millions of small tuples and no cycles among them: the collector would look at them in vain.
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _Simulation(plan, workload, cluster, settings, outages).run()
+    finally:
+        if is_collecting:
+            gc.enable()
+
+
+class _Simulation:
+    """The loop, and who carries out which command."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workload: Workload,
+        cluster: Cluster,
+        settings: ControlSettings,
+        outages: Sequence[Outage],
+    ) -> None:
+        _check(plan, cluster, settings, outages)
+        self._world = World(plan, workload, cluster, settings, self._carry_out)
+        self._generation = Generation(self._world)
+        self._training = Training(self._world, self._generation)
+        for outage in outages:
+            lose = partial(self._generation.lose, outage)
+            self._world.events.at(outage.time_s, Priority.OUTAGE, lose)
+
+    def run(self) -> Run:
+        world = self._world
+        self._generation.start()
+        while not world.control.is_done:
+            if not world.events.next():
+                raise AspError(
+                    f"the run stands still at {world.now_s:g} s: every actor is lost for good"
+                )
+        self._generation.finish()
+        self._training.finish()
+        units = world.cluster.generation
+        num_devices = sum(unit.num_actors * unit.devices_per_actor for unit in units)
+        return Run(
+            seconds=world.now_s,
+            steps=world.record.steps(),
+            lag_g=world.record.lag_g,
+            failed=frozenset(world.record.failed),
+            occupancy=world.record.samples(),
+            ledger_u=world.ledger_u,
+            num_devices=num_devices + self._training.num_devices,
+            trace=world.record.trace(),
+        )
+
+    def _carry_out(self, command: Command) -> None:
+        world, generation = self._world, self._generation
+        match command:
+            case Dispatch(number, work):
+                generation.dispatch(number, work)
+            case Hold(number, reason):
+                generation.hold(number, reason)
+            case Unload(number):
+                generation.unload(number)
+            case Reload(number, version):
+                generation.reload(number, version)
+            case Score(groups):
+                scored = partial(self._scored, groups)
+                world.after(world.cluster.reward_seconds, Priority.REWARD, scored)
+            case Train():
+                self._training.train(command)
+            case Requeue(work):
+                world.record.event(world.now_s, "requeue", "CU", work=work)
+
+    def _scored(self, groups: tuple[int, ...]) -> None:
+        self._world.do(self._world.control.scored(groups))
+
+
+def _check(
+    plan: Plan, cluster: Cluster, settings: ControlSettings, outages: Sequence[Outage]
+) -> None:
+    if cluster.engine == "static":
+        largest = max((head.num_samples for head in plan.heads), default=0)
+        slots = min(unit.slots for unit in cluster.generation)
+        if largest > slots:
+            raise AspError(
+                f"a minibatch of {largest} responses does not fit into an actor of {slots} slots: "
+                "a static engine holds it whole; give more slots, or a smaller --batch-size"
+            )
+    if cluster.is_colocated and (settings.max_lag or outages):
+        raise AspError(
+            f"generation and training take turns on the same devices, with a lag bound of "
+            f"{settings.max_lag} and {len(outages)} outages: both must be 0"
+        )

@@ -1,0 +1,70 @@
+"""What do generation and training share in a simulation?
+
+The clock, the Control Unit, and what is written down.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from rollout.control.messages import Command
+from rollout.control.plan import Plan
+from rollout.control.settings import ControlSettings
+from rollout.control.unit import ControlUnit
+from rollout.simulator.cluster import Cluster
+from rollout.simulator.events import Events, Priority
+from rollout.simulator.ledger import Ledger
+from rollout.simulator.recorder import Recorder
+from rollout.simulator.workload import Workload
+
+
+class World:
+    """One run's shared state."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workload: Workload,
+        cluster: Cluster,
+        settings: ControlSettings,
+        carry_out: Callable[[Command], None],
+    ) -> None:
+        self.workload = workload
+        self.cluster = cluster
+        self.control = ControlUnit(plan, settings)
+        self.is_restarting = settings.carry == "restart"
+        self.events = Events()
+        self.record = Recorder(plan, workload)
+        self.ledger_u = {f"GU{number}": Ledger() for number in range(len(cluster.generation))}
+        self.ledger_u["TU"] = Ledger()
+        self.version = 0  # published
+        self._carry_out = carry_out
+        self._commands: deque[Command] = deque()
+
+    @property
+    def now_s(self) -> float:
+        """Virtual time."""
+        return self.events.now_s
+
+    def do(self, commands: list[Command]) -> None:
+        """Carry out commands, and those that follow from them, in the order in which they came."""
+        is_outermost = not self._commands
+        self._commands.extend(commands)
+        if not is_outermost:
+            return
+        self._note_occupancy()
+        while self._commands:
+            self._carry_out(self._commands[0])
+            self._commands.popleft()
+            self._note_occupancy()
+
+    def after(self, seconds: float, priority: Priority, happen: "partial[None]") -> None:
+        """Let it happen; at once where it takes no time."""
+        if seconds:
+            self.events.at(self.now_s + seconds, priority, happen)
+        else:
+            happen()
+
+    def _note_occupancy(self) -> None:
+        inventory = self.control.inventory
+        self.record.occupancy(self.now_s, inventory.queued, inventory.position)
