@@ -1,5 +1,6 @@
-"""`asp inspect`: what table a file is, what is in it, and where it came from."""
+"""`asp inspect`: what a file or a predictor is, what is in it, and where it came from."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,15 +9,33 @@ from asp_cli.options import Quiet
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="Any table of the toolchain; `-` is standard input.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Any table of the toolchain, or a predictor directory; `-` is standard input."
+        ),
+    ],
     quiet: Quiet = False,
 ) -> None:
     """Print which table a file is, its summary, its chain of inputs, and whether it validates.
+
+    Of a predictor, what it learned from and its held-out scores.
 
     Exit code 1 where it does not validate.
 
     Example: asp inspect schedule.parquet
     """
+    text, is_valid = _describe(file)
+    typer.echo(text)
+    if not is_valid:
+        raise typer.Exit(1)
+
+
+def _describe(file: str) -> tuple[str, bool]:
+    if Path(file).is_dir():
+        from stages.predictor.evaluation.describe import describe
+
+        return describe(file)
     from stages.lengths import table as lengths_table
     from stages.tables import derived
     from stages.tables.inspect import inspect
@@ -29,7 +48,4 @@ def command(
         "groups": derived.complete_groups,
         "schedule": derived.complete_groups,
     }
-    text, is_valid = inspect(file, completes)
-    typer.echo(text)
-    if not is_valid:
-        raise typer.Exit(1)
+    return inspect(file, completes)

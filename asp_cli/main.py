@@ -13,7 +13,18 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from asp_cli import balance, emit, inspect, partition, predict, profile, report, train_predictor
+from asp_cli import (
+    balance,
+    emit,
+    inspect,
+    partition,
+    predict,
+    profile,
+    refresh,
+    report,
+    simulate,
+    train_predictor,
+)
 from stages.tables.errors import AspError, log
 
 INTERRUPTED = 130  # typer's exit code where a KeyboardInterrupt reaches it
@@ -42,6 +53,8 @@ app.command("predict")(predict.command)
 app.command("partition")(partition.command)
 app.command("balance")(balance.command)
 app.command("emit")(emit.command)
+app.command("refresh")(refresh.command)
+app.command("simulate")(simulate.command)
 app.command("report")(report.command)
 app.command("inspect")(inspect.command)
 

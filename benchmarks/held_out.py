@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stages.lengths.table import complete
+from stages.lengths.table import columns, complete
 from stages.predictor import embedded
 from stages.predictor.observations import observe
 from stages.tables.io import conform
@@ -26,10 +26,12 @@ def profile_of(rollouts: pl.DataFrame) -> pl.DataFrame:
     """Rollouts of one model as a profile table, prompts numbered in order of appearance."""
     number = {text: i for i, text in enumerate(dict.fromkeys(rollouts["prompt"]))}
     is_at_cap = pl.col("response_tokens") >= pl.col("max_tokens")
+    domain = pl.col("task") if "task" in rollouts.columns else pl.lit(None, dtype=pl.String)
     return rollouts.select(
         pl.col("prompt").replace_strict(number).alias("prompt_id"),
         pl.col("prompt").map_elements(prompt_hash, return_dtype=pl.String).alias("prompt_hash"),
         "prompt",
+        domain.alias("domain"),
         "model",
         "sample_index",
         pl.col("prompt_tokens").cast(pl.Int64),
@@ -48,11 +50,8 @@ def lengths_of(
     evidence = observe(profile, model)
     _, held_out = embedded.fit(evidence.observations, 5, seed)
     assert held_out is not None
-    mu, sigma, chance = held_out.prediction
+    lengths = held_out.prediction.with_cap(evidence.prompts["cap"].to_numpy())
     frame = evidence.prompts.select("prompt_id", "prompt_hash", "cap").with_columns(
-        mu=mu,
-        sigma=sigma,
-        sample_sigma=pl.Series(chance).fill_nan(None),
-        samples_per_prompt=pl.lit(samples_per_prompt),
+        **columns(lengths), samples_per_prompt=pl.lit(samples_per_prompt)
     )
     return conform(frame, Lengths, model, complete)

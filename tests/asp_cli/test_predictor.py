@@ -49,12 +49,62 @@ def test_training_prints_scores_beside_prompt_length(asp: Asp, made: Path, tmp_p
     assert done.code == 0
     assert done.stdout == b""
     for words in (
-        "held out: 110 prompts", "Kendall tau, predictor", "Kendall tau, prompt length",
-        "recall of longest fifth", "80% interval covers", "no prompt has two samples",
+        "held out: 110 prompts", "Kendall tau-b", "recall, longest 20%", "80% interval covers",
+        "no prompt has two samples", "ceiling: not measurable", "64 prompts with 8 responses",
     ):  # fmt: skip
         assert words in done.stderr
+    assert "MAE" not in done.stderr
     scores = json.loads((tmp_path / "p" / "predictor.json").read_text())["scores"]
     assert f"{scores['predictor']['mean']['tau']:.3f}" in done.stderr
+
+
+def test_every_score_is_printed_when_asked_and_by_inspect(
+    asp: Asp, made: Path, tmp_path: Path
+) -> None:
+    done = asp("train-predictor", made / "profile.parquet", "--evaluate", "-o", tmp_path / "p")
+    told = asp("inspect", tmp_path / "p")
+    assert done.code == told.code == 0
+    for words in ("MAE, tokens", "Spearman", "concordance", "near: mean of the 10 most similar"):
+        assert words in done.stderr and words in told.stdout.decode()
+    for words in ("embedded", "110 prompts, 110 responses of m", "trusted", "valid       yes"):
+        assert words in told.stdout.decode()
+    (tmp_path / "p" / "vocabulary.json").write_text("{}")
+    damaged = asp("inspect", tmp_path / "p")
+    assert damaged.code == 1 and b"no: damaged or missing: vocabulary.json" in damaged.stdout
+
+
+def test_a_predictor_of_few_prompts_gives_one_wide_distribution_unless_trusted(
+    asp: Asp, made: Path, tmp_path: Path
+) -> None:
+    few = pl.read_parquet(made / "profile.parquet").head(40)
+    few = few.with_columns(domain=pl.col("prompt").str.split(" ").list.first())
+    few.write_parquet(tmp_path / "few.parquet")
+    done = asp(
+        "train-predictor", tmp_path / "few.parquet", "--leave-domain-out", "-o", tmp_path / "p"
+    )
+    assert done.code == 0
+    assert "trained on 40 prompts" in done.stderr and "--trust-predictor" in done.stderr
+    assert "left-out domain" in done.stderr
+    predict = ("predict", made / "prompts.parquet", "--predictor", tmp_path / "p", "-o")
+    wide = asp(*predict, tmp_path / "wide.parquet")
+    assert wide.code == 0 and "give --trust-predictor to use it all the same" in wide.stderr
+    lengths = pl.read_parquet(tmp_path / "wide.parquet")
+    assert lengths["mu"].n_unique() == 1 and lengths["sigma"].min() > 0.8
+    trusted = asp(*predict, tmp_path / "own.parquet", "--trust-predictor")
+    assert "it is used all the same" in trusted.stderr
+    assert pl.read_parquet(tmp_path / "own.parquet")["mu"].n_unique() > 1
+
+
+def test_prompts_unlike_the_profiles_are_one_warning(asp: Asp, made: Path, tmp_path: Path) -> None:
+    pl.DataFrame({"prompt": ["Write a sonnet on rain", "Name every sea"]}).write_parquet(
+        tmp_path / "other.parquet"
+    )
+    done = asp(
+        "predict", tmp_path / "other.parquet", "--predictor", made / "predictor", "-q",
+        "-o", tmp_path / "l.parquet",
+    )  # fmt: skip
+    assert done.code == 0
+    assert "100% of the prompts are unlike those of the profile" in done.stderr
 
 
 def test_predict_writes_a_row_a_prompt(asp: Asp, made: Path, tmp_path: Path) -> None:
@@ -129,7 +179,11 @@ PREDICT = ("predict", "prompts.parquet", "--predictor", "predictor", "-o", "out"
         ((*TRAIN[:-1], "-"), None, 2, "a directory, which `-` cannot stand for"),
         ((*TRAIN, "--folds", "1"), None, 2, "--folds"),
         ((*TRAIN, "--backend", "oracle"), None, 2, "--backend"),
-        ((*TRAIN, "--backend", "transformer"), None, 1, "use --backend embedded"),
+        ((*TRAIN, "--leave-domain-out"), None, 1, "column 'domain' names 0 kinds of task"),
+        ((*TRAIN, "--leave-domain-out", "--backend", "transformer"), None, 2, "needs --backend"),
+        (("inspect", "."), None, 1, "not a predictor directory"),
+        ((*TRAIN, "--base-model", "x"), None, 2, "--base-model needs --backend transformer"),
+        ((*PREDICT, "--base-model", "x"), None, 1, "is an embedded predictor, which has none"),
         ((*TRAIN, "--profile-model", "x"), None, 1, "none of them 'x' (--profile-model)"),
         (TRAIN, mixed_models, 1, "holds 2 values (m, other)"),
         (TRAIN, corrupt("profile.parquet"), 1, "not a Parquet file"),
@@ -196,3 +250,30 @@ def test_predicting_needs_no_sklearn(made: Path, tmp_path: Path) -> None:
         "--predictor", made / "predictor", "-o", tmp_path / "l.parquet",
     ]  # fmt: skip
     assert subprocess.run(call, capture_output=True, check=False).returncode == 0
+
+
+def test_domains_reach_profile_and_lengths(asp: Asp, tmp_path: Path) -> None:
+    """From a column of the prompts, for which rollouts need none; wilder domains get wider."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 2, 160)
+    texts = [
+        ("Explain {} slowly", "Give {} in a word, please")[i % 2].format(i) for i in range(160)
+    ]
+    location = 5.0 - 2 * (np.arange(160) % 2)
+    tokens = np.exp(rng.normal(location, np.where(kinds, 0.8, 0.2))).astype(int) + 1
+    prompts, rollouts = tmp_path / "prompts.parquet", tmp_path / "rollouts.parquet"
+    kind = np.where(kinds, "wild", "tame")
+    pl.DataFrame({"prompt": texts, "kind": kind}).write_parquet(prompts)
+    pl.DataFrame({"prompt": texts, "response_tokens": tokens}).write_parquet(rollouts)
+    profile, predictor, lengths = (tmp_path / name for name in ("profile", "predictor", "lengths"))
+    by = ("--domain-column", "kind")
+    assert asp("profile", prompts, "--rollouts", rollouts, *by, "-o", profile).code == 0
+    assert pl.read_parquet(profile)["domain"].to_list() == kind.tolist()
+    assert asp("train-predictor", profile, "-o", predictor).code == 0
+    assert asp("predict", prompts, "--predictor", predictor, *by, "-o", lengths).code == 0
+    made = pl.read_parquet(lengths)
+    assert made["domain"].to_list() == kind.tolist()
+    wild, tame = (made.filter(pl.col("domain") == d)["sigma"].mean() for d in ("wild", "tame"))
+    assert wild > 1.3 * tame
+    missing = asp("predict", prompts, "--predictor", predictor, "--domain-column", "x", "-o", "y")
+    assert missing.code == 1 and "(--domain-column); it has prompt, kind" in missing.stderr

@@ -25,6 +25,7 @@ def frame(make_lengths) -> pl.DataFrame:  # type: ignore[no-untyped-def]
     return complete(make_lengths(5).with_columns(
         prompt_hash=pl.lit(None, dtype=pl.String), prompt_tokens=pl.lit(None, dtype=pl.Int64),
         domain=pl.lit(None, dtype=pl.String), sample_sigma=pl.lit(None, dtype=pl.Float64),
+        nu_below=pl.lit(None, dtype=pl.Float64), nu_above=pl.lit(3.0),
     ))  # fmt: skip
 
 

@@ -133,3 +133,22 @@ def test_json_nested_beyond_reason_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"prompt": ' + "[" * 100_000 + "]" * 100_000 + "}")
     with pytest.raises(AspError, match="line 1 is not JSON"):
         read_prompts(str(tmp_path / "p.jsonl"))
+
+
+def test_domains_come_from_a_column_of_that_name_or_the_one_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "p.parquet")
+    frame = {"prompt": ["a", "b"], "domain": ["math", None], "level": [3, 4]}
+    pl.DataFrame(frame).write_parquet(path)
+    assert read_prompts(path).frame["domain"].to_list() == ["math", None]
+    assert read_prompts(path, domain_column="level").frame["domain"].to_list() == ["3", "4"]
+    with pytest.raises(AspError, match=r"no column 'kind' \(--domain-column\); it has prompt"):
+        read_prompts(path, domain_column="kind")
+
+
+def test_domains_that_are_no_text(tmp_path: Path) -> None:
+    """A column that happens to be called so is left; one that was named is refused."""
+    path = str(tmp_path / "p.jsonl")
+    Path(path).write_text('{"prompt": "a", "domain": {"x": 1}}\n{"prompt": "b"}\n')
+    assert read_prompts(path).frame["domain"].to_list() == [None, None]
+    with pytest.raises(AspError, match="1 values are lists or structures, first in row 0"):
+        read_prompts(path, domain_column="domain")
