@@ -69,7 +69,7 @@ def outcome(
         budgets=budgets,
         done=done,
         prefill_cost=config.budgets.prefill_cost or 0.0,
-        slot_seconds=model.minibatch_seconds(1.0, float(num_slots)) / num_slots,
+        slot_seconds=model.slot_seconds(num_slots),
         num_prompts=len(lengths),
     )
 

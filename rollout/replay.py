@@ -21,6 +21,7 @@ from rollout.orders import perfect_groups, shuffled_groups, sorted_groups
 from stages.balance.problem import Problem
 from stages.balance.stage import BalanceConfig
 from stages.partition.config import PartitionConfig
+from stages.tables.schemas import IS_HEAD
 from stages.tables.utilization import utilization
 
 Ints = NDArray[np.int64]
@@ -112,13 +113,16 @@ def decode_steps(lengths: Iterable[int], slots: int) -> int:
 
 def plan_of(groups: pl.DataFrame) -> Plan:
     """The first epoch of a groups or schedule table as groups of minibatches of prompt ids."""
-    is_head = pl.col("kind").cast(pl.String) == "head"
-    is_first = pl.col("epoch") == groups["epoch"].min()
-    epoch = groups.filter(is_first & is_head).sort("position")
+    epoch = _first_epoch(groups).filter(IS_HEAD)
     return [
         [np.array(ids, dtype=np.int64) for ids in group["prompt_ids"].to_list()]
         for group in epoch.partition_by("group_id", maintain_order=True)
     ]
+
+
+def _first_epoch(groups: pl.DataFrame) -> pl.DataFrame:
+    """Its rows in dispatch order."""
+    return groups.filter(pl.col("epoch") == groups["epoch"].min()).sort("position")
 
 
 def compare(
@@ -159,9 +163,8 @@ def _with_budgets(
     """The utilisation that the schedule's token budgets bring; the other measures know of none."""
     if "token_budget" not in schedule.columns or not schedule["token_budget"].count():
         return measures
-    epoch = schedule.filter(pl.col("epoch") == schedule["epoch"].min()).sort("position")
-    is_head = pl.col("kind").cast(pl.String) == "head"
-    heads = epoch.filter(is_head)
+    epoch = _first_epoch(schedule)
+    heads = epoch.filter(IS_HEAD)
     per_prompt = float((heads["num_samples"] / heads["num_prompts"]).max())  # type: ignore[arg-type]
     num_slots = max(1, round(config.partition.batch_size * per_prompt))
     done = replay_carried(epoch, samples, config.partition.cost_model, num_slots)

@@ -33,7 +33,7 @@ from stages.partition.config import PartitionConfig
 from stages.tables.derived import complete_groups
 from stages.tables.errors import log
 from stages.tables.io import conform
-from stages.tables.schemas import Groups
+from stages.tables.schemas import IS_HEAD, Groups
 
 Ints = NDArray[np.int64]
 Compared = dict[Engine, dict[str, list[Measures]]]  # by engine and way: one a seed
@@ -106,5 +106,5 @@ def _plan_of(groups: pl.DataFrame) -> Plan:
 
 def num_iterations(schedule: pl.DataFrame) -> int:
     """Batch groups with heads, over all epochs."""
-    heads = schedule.filter(pl.col("kind").cast(pl.String) == "head")
+    heads = schedule.filter(IS_HEAD)
     return heads.select("epoch", "group_id").n_unique()

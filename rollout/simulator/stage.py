@@ -28,7 +28,7 @@ from stages.tables.derived import complete_groups, complete_profile
 from stages.tables.errors import AspError, log
 from stages.tables.io import Table, check_output, read_table, write_bytes, write_table
 from stages.tables.provenance import Input, Provenance
-from stages.tables.schemas import Groups, Lengths, Profile, Trace
+from stages.tables.schemas import IS_HEAD, Groups, Lengths, Profile, Trace
 
 Ints = NDArray[np.int64]
 
@@ -142,7 +142,7 @@ def _plan_of(schedule: Table) -> Plan:
 
 def _samples_per_prompt(schedule: Table) -> int:
     """Of all heads alike, since partition gives every minibatch the same."""
-    heads = schedule.frame.filter(pl.col("kind").cast(pl.String) == "head")
+    heads = schedule.frame.filter(IS_HEAD)
     each = (heads["num_samples"] / heads["num_prompts"]).unique()
     if len(each) > 1:
         raise AspError(

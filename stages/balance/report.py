@@ -1,27 +1,11 @@
 """What balance says of its groups."""
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import polars as pl
 
 from stages.balance.config import BalanceConfig
 from stages.tables.errors import log
-
-PATIENCE_S = 2.0
-
-
-@contextmanager
-def told_when_slow(message: str, *values: object) -> Iterator[None]:
-    """Say what is being done if the block takes longer than two seconds."""
-    timer = threading.Timer(PATIENCE_S, log.info, (message, *values))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def report(minibatches: pl.DataFrame, results: Mapping[str, float], config: BalanceConfig) -> None:

@@ -13,16 +13,16 @@ import polars as pl
 
 from stages.balance.config import BalanceConfig
 from stages.balance.epochs import one_epoch
-from stages.balance.report import report, told_when_slow
+from stages.balance.report import report
 from stages.balance.split import Cutter
 from stages.balance.strata import check_strata
 from stages.balance.tails import place_tails, recorded_window
 from stages.costs.model import CostModel, recorded_cost_model
 from stages.tables.derived import complete_minibatches
-from stages.tables.errors import AspError
+from stages.tables.errors import AspError, told_when_slow
 from stages.tables.io import check_output, read_table, write_table
 from stages.tables.provenance import Input, Provenance
-from stages.tables.schemas import Groups, Minibatches
+from stages.tables.schemas import IS_HEAD, Groups, Minibatches
 
 __all__ = ["BalanceConfig", "balance", "run"]
 
@@ -45,8 +45,7 @@ def balance(
         The groups table in dispatch order, and what is to be said of it, of the worst epoch each.
     """
     config = config.for_table(minibatches)
-    is_tail = minibatches["kind"].cast(pl.String) == "tail"
-    heads, tails = minibatches.filter(~is_tail), minibatches.filter(is_tail)
+    heads, tails = minibatches.filter(IS_HEAD), minibatches.filter(~IS_HEAD)
     cutter = Cutter.of(heads, cost_model or CostModel())
     epochs = [one_epoch(heads, config, cutter, epoch) for epoch in range(config.epochs)]
     measured = [results for _, results in epochs]
@@ -59,7 +58,7 @@ def run(source: str, output: str, config: BalanceConfig, force: bool = False) ->
     """Read minibatches, deal and order them, write groups, say what came out."""
     check_output(output, force)
     table = read_table(source, Minibatches, complete_minibatches)
-    if not (table.frame["kind"].cast(pl.String) == "head").any():
+    if table.frame.filter(IS_HEAD).is_empty():
         raise AspError(f"{table.name}: holds no head minibatch; give the output of partition")
     if config.stratify is not None:
         check_strata(table.frame, config.stratify, table.name)

@@ -81,13 +81,16 @@ class CostModel:
         fixed = np.minimum(self.step_seconds * longest, seconds)
         return fixed + share * (seconds - fixed)  # type: ignore[return-value]
 
+    def slot_seconds(self, num_sequences: int) -> float:
+        """A slot's part of a decode step among so many slots, context left out."""
+        return self.step_seconds / num_sequences + self.sequence_seconds
+
     def prefill_cost(self, num_sequences: int) -> float | None:
         """Device time of prefilling a token over that of one slot for one decode step.
 
-        A slot's part of a step among `num_sequences` slots, context left out, is
-        step / num_sequences + sequence. None: the model says nothing of prefill, or steps are free.
+        None: the model says nothing of prefill, or steps are free.
         """
-        slot_seconds = self.step_seconds / num_sequences + self.sequence_seconds
+        slot_seconds = self.slot_seconds(num_sequences)
         if not self.prefill_seconds or not slot_seconds:
             return None
         return self.prefill_seconds / slot_seconds

@@ -9,11 +9,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stages.tables.errors import AspError, first_few, log
+from stages.tables.schemas import IS_HEAD
 
 
 def spell_out(schedule: pl.DataFrame) -> pl.DataFrame:
     """The plan of a schedule in dispatch order. Tail minibatches hold no prompts yet."""
-    heads = schedule.filter(pl.col("kind").cast(pl.String) == "head")
+    heads = schedule.filter(IS_HEAD)
     no_hashes = pl.lit(None, dtype=pl.String).repeat_by("num_prompts")
     return (
         heads.select(

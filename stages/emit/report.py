@@ -5,6 +5,7 @@ import polars as pl
 from stages.emit.schedule import CanonicalSchedule
 from stages.emit.trainer import Handover, Trainer
 from stages.tables.errors import log
+from stages.tables.schemas import IS_HEAD
 
 
 def say_schedule(schedule: CanonicalSchedule) -> None:
@@ -60,7 +61,7 @@ def _warn_of_skipped_rows(trainer: Trainer, handover: Handover) -> None:
 
 def _warn_of_unknown_plans(trainer: Trainer, schedule: pl.DataFrame) -> None:
     num_budgets = schedule["token_budget"].count()
-    if num_budgets or (schedule["kind"].cast(pl.String) == "tail").any():
+    if num_budgets or len(schedule.filter(~IS_HEAD)):
         log.warning(
             "%s knows no token budgets: %d minibatches have one, but their responses will run to "
             "its own limit, and tail minibatches are left out",

@@ -7,6 +7,7 @@ import polars as pl
 
 from stages.tables.io import Table
 from stages.tables.provenance import Input, Provenance
+from stages.tables.schemas import IS_HEAD
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _count(config: dict[str, Any], name: str) -> int | None:
 
 def _samples_per_prompt(frame: pl.DataFrame) -> int | None:
     """num_samples / num_prompts, if it is one whole number in all heads."""
-    heads = _heads(frame)
+    heads = frame.filter(IS_HEAD)
     ratio = (heads["num_samples"] / heads["num_prompts"]).unique()
     is_one_whole = len(ratio) == 1 and ratio[0] >= 1 and ratio[0] == int(ratio[0])
     return int(ratio[0]) if is_one_whole else None
@@ -72,7 +73,7 @@ def _samples_per_prompt(frame: pl.DataFrame) -> int | None:
 
 def _counts(frame: pl.DataFrame) -> dict[str, int]:
     """Epochs and different prompts; minibatches and groups over all epochs."""
-    heads = _heads(frame)
+    heads = frame.filter(IS_HEAD)
     return {
         "num_epochs": frame["epoch"].n_unique(),
         "num_prompts": heads["prompt_ids"].explode(empty_as_null=False).n_unique(),
@@ -80,7 +81,3 @@ def _counts(frame: pl.DataFrame) -> dict[str, int]:
         "num_tail_minibatches": len(frame) - len(heads),
         "num_groups": frame.select("epoch", "group_id").n_unique(),
     }
-
-
-def _heads(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.filter(pl.col("kind").cast(pl.String) == "head")

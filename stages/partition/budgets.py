@@ -56,9 +56,7 @@ class Engine:
     @property
     def prefill_seconds(self) -> float:
         """Of one carried token."""
-        slots = float(self.num_slots)
-        step_seconds: float = self.model.coefficients(slots)[1]
-        return self.prefill_cost * step_seconds / slots
+        return self.prefill_cost * self.model.slot_seconds(self.num_slots)
 
 
 @dataclass(frozen=True)
@@ -100,11 +98,6 @@ class Ladder:
         if not self.rounds:
             return 0.0
         return self.window * sum(r.num_groups for r in self.rounds) / self.rounds[0].num_groups
-
-    @property
-    def gain(self) -> float:
-        """Expected device time without budgets over that with them."""
-        return self.seconds_without / self.seconds if self.seconds else 1.0
 
     def results(self, num_prompts: int) -> dict[str, object]:
         """What a footer says of it."""

@@ -19,30 +19,24 @@ def prompt_tokens(lengths: pl.DataFrame) -> Floats:
 
 
 def describe_minibatches(
-    lengths: pl.DataFrame,
-    order: Ints,
-    ends: Ints,
-    num_samples: int,
-    cost_model: CostModel | None = None,
+    ordered: pl.DataFrame, ends: Ints, num_samples: int, model: CostModel
 ) -> pl.DataFrame:
-    """The minibatches table for prompts in `order`, cut at `ends`.
+    """The minibatches table for prompts in order, cut at `ends`.
 
     Extra columns of the lengths table become lists in the order of prompt_ids.
 
     Args:
-        lengths: A complete lengths table.
-        order: Its rows in the order of the minibatches.
+        ordered: A complete lengths table, its rows in the order of the minibatches.
         ends: Where each minibatch ends in that order; the last is the number of prompts.
         num_samples: Responses per prompt, n.
-        cost_model: Predicts seconds; None: the default.
+        model: Predicts seconds.
     """
-    ordered = lengths[order]
     starts = np.concatenate(([0], ends[:-1]))
     sizes = ends - starts
     tokens_b = num_samples * np.add.reduceat(ordered["expected_tokens"].to_numpy(), starts)
     samples_b = num_samples * sizes
     longest_b, seconds_b = _expected_seconds(
-        ordered, np.append(starts, len(order)), num_samples, cost_model or CostModel()
+        ordered, np.append(starts, len(ordered)), num_samples, model
     )
     held = ordered.select(
         pl.Series("minibatch_id", np.repeat(np.arange(len(ends)), sizes)),

@@ -22,7 +22,7 @@ from stages.partition.objective import ascending, cost_of
 from stages.partition.programme import Ints, Partition, cut_freely, cut_into
 from stages.partition.sizes import Sizes, sizes_for
 from stages.partition.tails import add_budgets
-from stages.tables.errors import AspError, log
+from stages.tables.errors import AspError, log, told_when_slow
 from stages.tables.io import check_output, read_table, write_table
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Lengths, Minibatches
@@ -46,8 +46,9 @@ def partition(
         order = np.random.default_rng(config.seed).permutation(len(lengths))
     else:
         order = ascending(lengths, config.sort_by)
+    ordered = lengths[order]
     if config.method == "exact":
-        cut = _cut(lengths[order], num_samples, sizes, config, name)
+        cut = _cut(ordered, num_samples, sizes, config, name)
         ends = cut.ends
         sign = -1 / len(ends) if config.objective == "utilization" else 1.0
         results: dict[str, object] = {
@@ -57,13 +58,13 @@ def partition(
             "gap": cut.gap,
         }
     else:
-        ends = _cut_evenly(lengths[order], num_samples, config, name)
+        ends = _cut_evenly(ordered, num_samples, config, name)
         results = {"objective": config.method}
-    minibatches = describe_minibatches(lengths, order, ends, num_samples, config.cost_model)
+    minibatches = describe_minibatches(ordered, ends, num_samples, config.cost_model)
     useful = float(minibatches["predicted_tokens"].sum())
     budgets: dict[str, object] = {}
     if config.budgets.max_lag:
-        minibatches, ladder = add_budgets(minibatches, lengths[order], ends, config)
+        minibatches, ladder = add_budgets(minibatches, ordered, ends, config)
         budgets = ladder.results(len(lengths))
     paid = float((minibatches["num_samples"] * minibatches["predicted_longest"]).sum())
     results |= {
@@ -165,7 +166,8 @@ def run(
         config, fit = replace(config, cost_model=measured.model), measured.results
         inputs.append(measured.input)
     _warn_of_unknown_prompts(table.frame, config, table.name)
-    minibatches, results = partition(table.frame, config, table.name)
+    with told_when_slow("cutting %d prompts into minibatches", len(table.frame)):
+        minibatches, results = partition(table.frame, config, table.name)
     _report(results, config)
     provenance = Provenance(
         stage="partition",

@@ -25,6 +25,9 @@ def add_budgets(
 ) -> tuple[pl.DataFrame, Ladder]:
     """Plan a ladder for the minibatches, and apply it where it is expected to save time.
 
+    Heads then stop at the first budget, and the tails of each round follow them. A tail reserves a
+    place: it holds no prompts, and its figures are what is expected there.
+
     Args:
         heads: The minibatches table without budgets.
         ordered: The lengths table in the order of the minibatches.
@@ -44,7 +47,14 @@ def add_budgets(
     ladder = plan_ladder(curves, engine, prompt_tokens_b, config.budgets)
     if not ladder.rounds:
         return heads, ladder
-    return with_budgets(heads, curves, ladder, config.cost_model, prompt_tokens_b), ladder
+    budget = ladder.rounds[0].carried_tokens
+    tails = [
+        _tails(heads, tail, number, ladder.num_windows)
+        for number, tail in enumerate(ladder.rounds, start=1)
+    ]
+    stopped = _stop(heads, curves, budget, config.cost_model, prompt_tokens_b)
+    together = pl.concat([stopped, *tails])
+    return together.with_columns(minibatch_id=pl.int_range(pl.len(), dtype=pl.Int64)), ladder
 
 
 def _prefill_cost(config: PartitionConfig, num_slots: int) -> float:
@@ -55,42 +65,14 @@ def _prefill_cost(config: PartitionConfig, num_slots: int) -> float:
     return UNKNOWN_PREFILL_COST if known is None else known
 
 
-def with_budgets(
-    heads: pl.DataFrame,
-    curves: Unfinished,
-    ladder: Ladder,
-    model: CostModel,
-    prompt_tokens_b: Floats,
-) -> pl.DataFrame:
-    """Heads with the first budget, then the tails of each round, in minibatch_id order.
-
-    A tail reserves a place: it holds no prompts, and its figures are what is expected there.
-
-    Args:
-        heads: The minibatches table without budgets.
-        curves: Of these heads.
-        ladder: With at least one round.
-        model: Prices what the heads still do.
-        prompt_tokens_b: As in `plan_ladder`.
-    """
-    stopped = _stop(heads, curves, ladder, model, prompt_tokens_b)
-    tails = [
-        _tails(heads, tail, number, ladder.num_windows)
-        for number, tail in enumerate(ladder.rounds, start=1)
-    ]
-    together = pl.concat([stopped, *tails])
-    return together.with_columns(minibatch_id=pl.int_range(pl.len(), dtype=pl.Int64))
-
-
 def _stop(
     heads: pl.DataFrame,
     curves: Unfinished,
-    ladder: Ladder,
+    budget: int,
     model: CostModel,
     prompt_tokens_b: Floats,
 ) -> pl.DataFrame:
     """What the heads do until the first budget; predicted_tokens stays that of whole responses."""
-    budget = ladder.rounds[0].carried_tokens
     point = int(np.searchsorted(curves.t_q, budget))
     samples_b = heads["num_samples"].to_numpy().astype(np.float64)
     tokens_b = curves.up_to(curves.responses_bq)[:, point]

@@ -1,9 +1,6 @@
 """Which weighted sum of features gives a prompt's mean log length, some responses being cut?
 
-A cut response says only "at least this long". Taking it for exact pulls every long prompt down, so
-the ridge is fitted by expectation-maximisation on the censored normal likelihood (Tobit; Dempster,
-Laird and Rubin 1977, section 4.3): a cut response is replaced by its expectation beyond the cut,
-then the ridge is solved, until neither moves. Each prompt counts once.
+Cut responses are replaced by their expectation beyond the cut (`censored.py`).
 
 Arrays end in an axis legend: _p prompts, _d features, _s samples of all prompts in a row.
 """
@@ -13,15 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import log_ndtr
 
 from stages.predictor.backend import Floats, Observations
+from stages.predictor.censored import settle
 
 PENALTY = 100.0  # on the squared weights of features scaled to deviation 1, in units of sigma^2
 MAX_ROUNDS = 300  # of expectation and maximisation
-TOLERANCE = 1e-4  # log tokens; the fit has settled when no prompt moves more
-SIGMA_FLOOR = 0.01  # log tokens
-MOST_BEYOND = 3.0  # log tokens; no cut response is taken for more than 20 times its length
 CONSTANT = 1e-9  # a feature whose deviation is less does not vary
 
 
@@ -53,17 +47,8 @@ class Fit:
 def fit_censored_ridge(
     feature_pd: NDArray[np.floating], observations: Observations, penalty: float = PENALTY
 ) -> Fit:
-    """Fit the ridge.
-
-    Where every response was cut nothing tells how long they would have been: they are then taken
-    to be longer by one unit of log, a factor e.
-    """
+    """Fit the ridge."""
     num_prompts = len(observations.texts)
-    prompt_s, weight_s = observations.prompt_s, observations.weight_s
-    is_cut_s = observations.is_censored_s
-    seen_s = observations.log_tokens_s + (1.0 if is_cut_s.all() else 0.0)
-    is_open_s = is_cut_s & ~is_cut_s.all()
-
     mean_d = feature_pd.mean(axis=0, dtype=np.float64)
     scale_d = feature_pd.std(axis=0, dtype=np.float64)
     scale_d[scale_d < CONSTANT] = np.inf  # a constant feature says nothing: it becomes 0
@@ -78,35 +63,9 @@ def fit_censored_ridge(
         weight_d = cho_solve(solver, z_pd.T @ (target_p - target_p.mean()))
         return weight_d, target_p.mean() + z_pd @ weight_d
 
-    def average(value_s: Floats) -> Floats:
-        return np.bincount(prompt_s, weight_s * value_s, num_prompts).astype(np.float64)
-
-    filled_s, extra_s = seen_s, np.zeros_like(seen_s)
-    mu_p = np.full(num_prompts, np.inf)
-    for _ in range(MAX_ROUNDS):
-        target_p = average(filled_s)
-        weight_d, new_mu_p = solve(target_p)
-        moved = np.max(np.abs(new_mu_p - mu_p))
-        mu_p = new_mu_p
-        square = average((filled_s - mu_p[prompt_s]) ** 2 + extra_s).mean()
-        sigma = max(float(np.sqrt(square / residual_share)), SIGMA_FLOOR)
-        if moved < TOLERANCE or not is_open_s.any():
-            break
-        beyond_s, variance_s = expected_beyond(mu_p[prompt_s], sigma, seen_s)
-        beyond_s = np.minimum(beyond_s, seen_s + MOST_BEYOND)
-        filled_s = np.where(is_open_s, beyond_s, seen_s)
-        extra_s = np.where(is_open_s, variance_s, 0.0)
-
-    weight_d = weight_d / scale_d
+    settled = settle(observations, solve, residual_share, MAX_ROUNDS)
+    target_p = settled.target_p
+    weight_d = settled.solution / scale_d
     intercept = float(target_p.mean() - mean_d @ weight_d)
     ridge = CensoredRidge(weight_d, intercept, float(target_p.min()), float(target_p.max()))
-    return Fit(ridge, sigma, filled_s, target_p)
-
-
-def expected_beyond(mu_s: Floats, sigma: float | Floats, bound_s: Floats) -> tuple[Floats, Floats]:
-    """Mean and variance of a normal known to lie beyond a bound."""
-    z_s = (bound_s - mu_s) / sigma
-    # phi(z) / (1 - Phi(z)), in logs: both vanish far out.
-    hazard_s = np.exp(-(z_s**2) / 2 - np.log(2 * np.pi) / 2 - log_ndtr(-z_s))
-    variance_s = np.clip(1 - hazard_s * (hazard_s - z_s), 0.0, 1.0)
-    return mu_s + sigma * hazard_s, sigma**2 * variance_s
+    return Fit(ridge, settled.sigma, settled.filled_s, target_p)

@@ -4,8 +4,13 @@ Words go to stderr through the `asp` logger, never to stdout, which belongs to d
 """
 
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 log = logging.getLogger("asp")
+
+PATIENCE_S = 2.0
 
 
 class AspError(Exception):
@@ -28,3 +33,15 @@ def shorten(value: object, limit: int = 200) -> str:
     """Render a value for a message, cut where it is long: a cell may hold a whole book."""
     text = str(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+@contextmanager
+def told_when_slow(message: str, *values: object) -> Iterator[None]:
+    """Say what is being done if the block takes longer than two seconds."""
+    timer = threading.Timer(PATIENCE_S, log.info, (message, *values))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

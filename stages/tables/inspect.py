@@ -12,7 +12,7 @@ import polars as pl
 from stages.tables.errors import AspError
 from stages.tables.io import Complete, conform, parse_parquet, read_bytes
 from stages.tables.provenance import Provenance
-from stages.tables.schemas import TABLES, is_marked
+from stages.tables.schemas import IS_HEAD, TABLES, is_marked
 from stages.tables.utilization import utilization
 
 Lines = list[tuple[str, str]]
@@ -151,8 +151,7 @@ def _lengths(frame: pl.DataFrame) -> Lines:
 
 
 def _minibatches(frame: pl.DataFrame) -> Lines:
-    is_head = pl.col("kind").cast(pl.String) == "head"
-    heads = frame.filter(is_head)
+    heads = frame.filter(IS_HEAD)
     paid = float((frame["num_samples"] * frame["predicted_longest"]).sum())
     useful = float(heads["predicted_tokens"].sum())
     return [
@@ -170,16 +169,15 @@ def _budgets(frame: pl.DataFrame) -> str:
         return ""
     budgets = frame["token_budget"].drop_nulls().unique().sort()
     ladder = ", ".join(f"{budget:,}" for budget in budgets)
-    num_tails = (frame["kind"].cast(pl.String) == "tail").sum()
+    num_tails = len(frame.filter(~IS_HEAD))
     return f"{ladder} tokens, then none; {num_tails:,} tail minibatches"
 
 
 def _groups(frame: pl.DataFrame) -> Lines:
-    is_head = pl.col("kind").cast(pl.String) == "head"
     groups = frame.group_by("epoch", "group_id").agg(
         pl.col("predicted_seconds").sum(),
-        pl.col("num_prompts").filter(is_head).sum(),
-        is_head.sum().alias("len"),
+        pl.col("num_prompts").filter(IS_HEAD).sum(),
+        IS_HEAD.sum().alias("len"),
     )
     seconds, sizes = groups["predicted_seconds"], groups["len"]
     return [

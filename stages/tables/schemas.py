@@ -11,6 +11,8 @@ from typing import Any
 import dataframely as dy
 import polars as pl
 
+IS_HEAD = pl.col("kind").cast(pl.String) == "head"  # of the rows of minibatches, else tails
+
 
 def _optional(unit: str) -> dict[str, Any]:
     return {"unit": unit, "optional": True}
@@ -268,10 +270,9 @@ class Minibatches(dy.Schema):
     @dy.rule()
     def num_prompts_counts_prompt_ids(cls) -> pl.Expr:
         """A head holds as many prompts as it says; a tail holds none before training."""
-        is_head = pl.col("kind").cast(pl.String) == "head"
         held = pl.col("prompt_ids").list.len().cast(pl.Int64)
         return (
-            pl.when(is_head).then((held == pl.col("num_prompts")) & (held > 0)).otherwise(held == 0)
+            pl.when(IS_HEAD).then((held == pl.col("num_prompts")) & (held > 0)).otherwise(held == 0)
         )
 
     @dy.rule()

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stages.predictor.backend import Bools, Floats, Ints
+from stages.predictor.censored import expected_beyond
 from stages.predictor.refresh.evidence import Observed
-from stages.predictor.ridge import expected_beyond
 
 PRIOR_PROMPTS = 30.0  # that obey the table, beside those observed
 PRIOR_IN_DOMAIN = 10.0  # that obey the factors of all prompts

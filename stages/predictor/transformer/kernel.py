@@ -1,8 +1,7 @@
 """Which prompts are alike in the base model's eyes, and how long were their responses?
 
 Ridge regression with a Gaussian kernel on states: it sees what no weighted sum of them does. Cut
-responses are replaced by their expectation beyond the cut, as in the linear ridge, until neither
-moves. Each prompt counts once.
+responses are replaced by their expectation beyond the cut (`stages/predictor/censored.py`).
 
 Arrays end in an axis legend: _p prompts, _d features, _m prompts that are remembered, _k probes.
 """
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from stages.predictor.backend import Floats, Observations
-from stages.predictor.ridge import MOST_BEYOND, SIGMA_FLOOR, TOLERANCE, expected_beyond
+from stages.predictor.censored import settle
 from stages.predictor.transformer.states import Floats32
 
 MOST_REMEMBERED = 8192  # prompts; of more, as many drawn at random. Time grows with the cube
@@ -77,8 +76,6 @@ def fit_kernel_ridge(
 ) -> KernelRidge:
     """Fit the ridge.
 
-    Where every response was cut they are taken to be longer by one unit of log, a factor e.
-
     Args:
         feature_pd: Of the prompts.
         observations: Their responses.
@@ -102,28 +99,12 @@ def fit_kernel_ridge(
     sign_pk = rng.choice(np.array([-1, 1], dtype=np.float32), (num_prompts, NUM_PROBES))
     residual_share = penalty * float(np.mean(sign_pk * cho_solve(solver, sign_pk)))
 
-    prompt_s, weight_s = observations.prompt_s, observations.weight_s
-    is_cut_s = observations.is_censored_s
-    seen_s = observations.log_tokens_s + (1.0 if is_cut_s.all() else 0.0)
-    is_open_s = is_cut_s & ~is_cut_s.all()
-
-    def average(value_s: Floats) -> Floats:
-        return np.bincount(prompt_s, weight_s * value_s, num_prompts).astype(np.float64)
-
-    filled_s, extra_s = seen_s, np.zeros_like(seen_s)
-    mu_p = np.full(num_prompts, np.inf)
-    for _ in range(MAX_ROUNDS):
-        target_p = average(filled_s)
+    def solve(target_p: Floats) -> tuple[tuple[Floats32, float], Floats]:
         intercept = float(target_p.mean())
         weight_m = cho_solve(solver, (target_p - intercept).astype(np.float32))
-        new_mu_p = intercept + (kernel_pm @ weight_m).astype(np.float64)
-        moved, mu_p = np.max(np.abs(new_mu_p - mu_p)), new_mu_p
-        if moved < TOLERANCE or not is_open_s.any():
-            break
-        square = average((filled_s - mu_p[prompt_s]) ** 2 + extra_s).mean()
-        sigma = max(float(np.sqrt(square / max(residual_share, 1 / num_prompts))), SIGMA_FLOOR)
-        beyond_s, variance_s = expected_beyond(mu_p[prompt_s], sigma, seen_s)
-        filled_s = np.where(is_open_s, np.minimum(beyond_s, seen_s + MOST_BEYOND), seen_s)
-        extra_s = np.where(is_open_s, variance_s, 0.0)
+        return (weight_m, intercept), intercept + (kernel_pm @ weight_m).astype(np.float64)
+
+    settled = settle(observations, solve, max(residual_share, 1 / num_prompts), MAX_ROUNDS)
+    (weight_m, intercept), target_p = settled.solution, settled.target_p
     lowest, highest = float(target_p.min()), float(target_p.max())
     return KernelRidge(remembered_md, weight_m, mean_d, scale_d, width, intercept, lowest, highest)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from stages.predictor.backend import Observations
-from stages.predictor.ridge import MOST_BEYOND, expected_beyond, fit_censored_ridge
+from stages.predictor.censored import MOST_BEYOND
+from stages.predictor.ridge import fit_censored_ridge
 
 
 def observe(log_tokens: np.ndarray, cut_at: float, samples: int = 1) -> Observations:
@@ -13,19 +14,6 @@ def observe(log_tokens: np.ndarray, cut_at: float, samples: int = 1) -> Observat
         np.minimum(log_tokens, cut_at),
         log_tokens >= cut_at,
     )
-
-
-def test_expected_beyond_of_a_half_normal() -> None:
-    mean, variance = expected_beyond(np.zeros(1), 1.0, np.zeros(1))
-    assert mean[0] == pytest.approx(np.sqrt(2 / np.pi))
-    assert variance[0] == pytest.approx(1 - 2 / np.pi)
-
-
-@pytest.mark.parametrize("bound", [-1e4, -40.0, 40.0, 1e4])
-def test_expected_beyond_far_from_the_bound(bound: float) -> None:
-    mean, variance = expected_beyond(np.zeros(1), 1.0, np.array([bound]))
-    assert mean[0] == pytest.approx(max(bound, 0.0), abs=0.05)
-    assert 0 <= variance[0] <= 1
 
 
 def test_recovers_a_known_law_where_taking_cuts_for_exact_is_biased() -> None:
