@@ -25,8 +25,14 @@ def command(
         typer.Option(min=1, callback=within_64_bits, help="Base size of a minibatch, in prompts."),
     ] = 32,
     slack: Annotated[
-        float, typer.Option(min=0, max=1, help="Sizes float within batch size x (1 +- slack).")
-    ] = 0.25,
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            show_default=False,
+            help="Sizes float within batch size x (1 +- slack). Default: 0.25.",
+        ),
+    ] = None,
     samples_per_prompt: SamplesPerPrompt = None,
     objective: Annotated[
         Literal["expected-padding", "utilization", "padding", "seconds"] | None,
@@ -126,7 +132,7 @@ def command(
     """
     refuse_shared_stdio(lengths, cost_model or "")
     if method != "exact":
-        _refuse(method, {"--objective": objective})
+        _refuse(method, {"--objective": objective, "--slack": slack})
     if method == "random":
         _refuse(method, {"--by": by})
     of_budgets = {
@@ -140,7 +146,7 @@ def command(
 
     config = PartitionConfig(
         batch_size=batch_size,
-        slack=slack,
+        slack=PartitionConfig.slack if slack is None else slack,
         samples_per_prompt=samples_per_prompt,
         objective=objective or PartitionConfig.objective,
         by=by,

@@ -28,6 +28,7 @@ def lengths(tmp_path: Path, make_lengths: Make) -> Path:
     [
         (["--method", "fixed", "--objective", "padding"], "--objective is of no use with --method"),
         (["--method", "random", "--objective", "seconds"], "--objective is of no use"),
+        (["--method", "fixed", "--slack", "0"], "--slack is of no use with --method fixed"),
         (["--method", "random", "--by", "upper"], "--by is of no use with --method random"),
         (["--kv-tokens", "0"], "'--kv-tokens'"),
         (["--max-rounds", "3"], "--max-rounds is of use with --max-lag H above 0 alone"),
