@@ -55,6 +55,30 @@ def command(
             "few prompts. Without it all prompts then get one wide distribution.",
         ),
     ] = False,
+    keep_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            show_default=False, metavar="NAME",
+            help="Column of the prompts to hand on to lengths, for `balance --stratify`; may be "
+            "given several times.",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR_OR_NAME", show_default=False,
+            help="Counts prompt_tokens, with its chat template if any, where the prompts have no "
+            "column prompt_tokens. `partition --kv-tokens` needs them.",
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", show_default=False,
+            help="Predict on a Ray cluster, with the same result: its address, or `local` to start "
+            "one here. Needs asp-schedule on all nodes, and files that all of them see.",
+        ),
+    ] = None,
     prompt_column: PromptColumn = "prompt",
     domain_column: DomainColumn = None,
     force: Force = False,
@@ -65,9 +89,15 @@ def command(
     Example: asp predict prompts.parquet --predictor predictor/ -o lengths.parquet
     """
     refuse_stdio_directory(predictor, "--predictor")
+    if ray is not None and prompts == "-":
+        raise typer.BadParameter("--ray needs PROMPTS as a file that all nodes see, not `-`")
     from stages.predictor.predict import PredictConfig, run
+    from stages.tables.prompt_survey import PromptColumns
 
     config = PredictConfig(
-        samples_per_prompt or 1, max_response_tokens, temperature, trust_predictor
+        samples_per_prompt or 1, max_response_tokens, temperature, trust_predictor, tokenizer
     )
-    run(prompts, predictor, output, config, prompt_column, force, base_model, domain_column)
+    columns = PromptColumns(
+        prompt_column, domain_column, has_tokens=True, kept=tuple(dict.fromkeys(keep_column or ()))
+    )
+    run(prompts, predictor, output, config, columns, force, base_model, ray)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import kendalltau
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from stages.predictor.backend import Bools, Floats, HeldOut, Ints, Observations, Prediction
 from stages.predictor.crossval import assign_folds
@@ -65,10 +66,12 @@ class EmbeddedPredictor:
         self, texts: Sequence[str], domains: Sequence[str | None] | None = None
     ) -> Prediction:
         """Predict the responses' lengths, a prompt each, in the order of the texts."""
-        chunks = [
-            self.location.judge(self.vocabularies.count(texts[start : start + CHUNK]))
-            for start in range(0, len(texts), CHUNK)
-        ]
+        # One BLAS thread, or the last bits would depend on their number.
+        with threadpool_limits(1, user_api="blas"):
+            chunks = [
+                self.location.judge(self.vocabularies.count(texts[start : start + CHUNK]))
+                for start in range(0, len(texts), CHUNK)
+            ]
         opinions = Opinions(*(np.concatenate(part) for part in zip(*chunks, strict=True)))
         mu_p = opinions.blend(self.tree_share)
         return self.spread.apply(mu_p, opinions.forest_spread_p, domains)
@@ -88,9 +91,6 @@ def fit(
         The predictor, and the held-out predictions; None where all prompts are one text, so that
         nothing can be held out. The predictor's spread is then wide.
     """
-    # Imported here: only training needs it, and it comes with scikit-learn.
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     vocabularies = Vocabularies.collect(observations.texts)
     counts = vocabularies.count(observations.texts)
     fold_p = assign_folds(observations.texts, num_folds, seed)

@@ -9,7 +9,7 @@ from stages.profile.engine import Answer, Batch, Engine, Request, Sampling
 from stages.profile.journal import Journal
 from stages.profile.progress import metered
 from stages.tables.errors import log
-from stages.tables.prompts import PromptFile
+from stages.tables.prompt_survey import PromptFile
 
 
 def requests_for(

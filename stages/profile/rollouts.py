@@ -16,7 +16,7 @@ from stages.profile.recorded import RECORDED, Recording
 from stages.profile.sampling import different
 from stages.profile.values import names
 from stages.tables.errors import AspError, first_few
-from stages.tables.prompts import PromptFile
+from stages.tables.prompt_survey import PromptFile
 
 _PLACE = ("file", "row", "text", "step")  # where a row stood, not what it says
 

@@ -34,7 +34,8 @@ from stages.profile.rollouts import (
 from stages.profile.sampling import different, sample_prompts
 from stages.tables.errors import AspError, log
 from stages.tables.io import STDIO, check_output, read_bytes, write_table
-from stages.tables.prompts import DEFAULT_PROMPT_COLUMN, PromptFile, parse_records, read_prompts
+from stages.tables.prompt_survey import PromptFile, read_prompts
+from stages.tables.prompts import DEFAULT_PROMPT_COLUMN, parse_records
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Profile
 
@@ -235,7 +236,7 @@ def _tokenizer_for(recording: Recording, config: RolloutsConfig) -> Tokenizer | 
                 "--tokenizer DIR_OR_NAME to count it, or --rollouts-tokens-column NAME"
             )
         return None
-    from stages.profile.tokenizer import PromptTokenizer
+    from stages.tokens.tokenizer import PromptTokenizer
 
     return PromptTokenizer(config.tokenizer)
 

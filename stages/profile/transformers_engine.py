@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from stages.profile.engine import Answer, Batch, OnTokens, Sampling
-from stages.profile.tokenizer import PromptTokenizer, load_pretrained
 from stages.tables.errors import AspError, log
+from stages.tokens.tokenizer import PromptTokenizer, load_pretrained
 
 _REPORT_EVERY = 16  # decode steps; reading the count makes the GPU wait
 

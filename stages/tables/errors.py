@@ -45,3 +45,20 @@ def told_when_slow(message: str, *values: object) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+@contextmanager
+def each_warning_once() -> Iterator[None]:
+    """Drop a warning that was given before in the block, for work that is done in batches."""
+    given: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        is_repeated = record.levelno == logging.WARNING and str(record.msg) in given
+        given.add(str(record.msg))
+        return not is_repeated
+
+    log.addFilter(is_new)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_new)

@@ -1,4 +1,4 @@
-"""The only reader and the only writer of the toolchain's Parquet tables.
+"""The reader and the writer of the toolchain's Parquet tables; `stream.py` is their way in batches.
 
 A read takes any file that obeys the schema, whoever wrote it: numbers are cast where nothing is
 lost, optional columns are filled with nulls, derived ones are computed by `complete`, all else is
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import dataframely as dy
 import polars as pl
@@ -26,6 +27,7 @@ from stages.tables.schemas import is_marked, table_name
 from stages.tables.validation import cast_losslessly, narrowed, validate
 
 STDIO = "-"
+ROW_GROUP_ROWS = 2**18  # said, since what polars chooses depends on how the rows came
 Complete = Callable[[pl.DataFrame], pl.DataFrame]
 
 
@@ -56,11 +58,13 @@ def _standard_input() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _write_to_standard_output(data: bytes | memoryview) -> None:
+@contextmanager
+def standard_output() -> Iterator[BinaryIO]:
+    """Standard output for the block to write to; what goes wrong there is one line."""
     if sys.stdout is None:
         raise AspError("standard output: is closed, but `-` writes there; give --output a file")
     try:
-        sys.stdout.buffer.write(data)
+        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise  # whoever read it has gone, on purpose as a rule
@@ -72,12 +76,6 @@ def parse_parquet(name: str, data: bytes, columns: list[str] | None = None) -> p
     """Parse the bytes of a Parquet file; `name` is for the message when they are none."""
     with _parquet_errors(name, data):
         return pl.read_parquet(io.BytesIO(data), columns=columns)
-
-
-def parquet_columns(name: str, data: bytes) -> list[str]:
-    """Names of a Parquet file's columns."""
-    with _parquet_errors(name, data):
-        return list(pl.read_parquet_schema(io.BytesIO(data)))
 
 
 @contextmanager
@@ -164,7 +162,8 @@ def write_bytes(data: bytes | memoryview, path: str, force: bool) -> None:
         AspError: The output exists and `force` is not set, or cannot be written.
     """
     if path == STDIO:
-        _write_to_standard_output(data)
+        with standard_output() as stream:
+            stream.write(data)
         return
     with new_file(path, force) as temporary:
         temporary.write_bytes(data)
@@ -174,7 +173,9 @@ def to_parquet(frame: pl.DataFrame, schema: type[dy.Schema], provenance: Provena
     """Validate a frame and render it as Parquet with its provenance."""
     frame = conform(frame, schema, f"the {table_name(schema)} table to write")
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, metadata={FOOTER_KEY: provenance.to_json()})
+    frame.write_parquet(
+        buffer, row_group_size=ROW_GROUP_ROWS, metadata={FOOTER_KEY: provenance.to_json()}
+    )
     return buffer.getbuffer()
 
 

@@ -1,35 +1,23 @@
-"""The user's prompts: any Parquet or JSONL file, the prompt as text or as a list of messages.
+"""What is a prompt's text? A prompt is text or a list of messages, in any Parquet or JSONL file.
 
 Canonical text is what profile, predict and every join work on; the chat template is applied only
-when generating. The user's file itself is never changed.
+when generating. The user's file itself is never changed; `prompt_stream.py` reads it.
 """
 
 import hashlib
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from stages.tables.errors import AspError, first_few, log
-from stages.tables.io import conform, parquet_columns, parse_parquet, read_bytes
-from stages.tables.schemas import Prompts
+from stages.tables.errors import AspError
+from stages.tables.io import parse_parquet
 
 DEFAULT_PROMPT_COLUMN = "prompt"
 DEFAULT_DOMAIN_COLUMN = "domain"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin UTF-8 with it
-
-
-@dataclass(frozen=True)
-class PromptFile:
-    """A prompt file in canonical form, beside the prompts as the user wrote them."""
-
-    frame: pl.DataFrame  # schema Prompts, in the order of the file
-    raw: list[Any]  # text or list of messages, a prompt each, for the chat template
-    name: str
-    sha256: str
 
 
 def canonical_text(prompt: object) -> str | None:
@@ -59,52 +47,6 @@ def prompt_hash(text: str) -> str:
     64 bits: among a million different prompts, two meet with a chance of 3e-8.
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def read_prompts(
-    path: str, column: str = DEFAULT_PROMPT_COLUMN, domain_column: str | None = None
-) -> PromptFile:
-    """Read a prompt file.
-
-    Args:
-        path: The file; `-` is standard input.
-        column: With the prompts.
-        domain_column: With their domains; None: DEFAULT_DOMAIN_COLUMN where there is such a one.
-
-    Raises:
-        AspError: No rows, no such column, a prompt that is null, empty or of another type, a
-            domain that is a list or a structure.
-    """
-    name, data = read_bytes(path)
-    values = _read_columns(name, data, column, domain_column)
-    raw = values[column]
-    if not raw:
-        raise AspError(f"{name}: holds no prompts: it has zero rows")
-    texts = [canonical_text(prompt) for prompt in raw]
-    unusable = [row for row, text in enumerate(texts) if text is None]
-    _refuse(name, column, "neither text nor a list of {role, content}", unusable)
-    halves = [row for row, text in enumerate(texts) if text and not _is_unicode(text)]
-    _refuse(name, column, "no text: they hold half of a surrogate pair", halves)
-    empty = [row for row, text in enumerate(texts) if not (text or "").strip()]
-    _refuse(name, column, "empty", empty)
-    canonical = pl.DataFrame(
-        {
-            "prompt_id": pl.int_range(len(texts), dtype=pl.Int64, eager=True),
-            "prompt_hash": [prompt_hash(text) for text in texts if text is not None],
-            "prompt": texts,
-            "domain": _domains(name, values, domain_column),
-        },
-        schema_overrides={"domain": pl.String},
-    )
-    num_duplicates = len(canonical) - canonical.get_column("prompt_hash").n_unique()
-    if num_duplicates:
-        log.warning(
-            "%s: %d of %d prompts repeat an earlier one; they are kept and share observations",
-            name, num_duplicates, len(canonical),
-        )  # fmt: skip
-    return PromptFile(
-        conform(canonical, Prompts, name), raw, name, hashlib.sha256(data).hexdigest()
-    )
 
 
 def parse_records(name: str, data: bytes) -> pl.DataFrame:
@@ -141,7 +83,7 @@ def parse_json_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     return record
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Whether text is free of half surrogate pairs, which JSON can escape but UTF-8 cannot hold."""
     try:
         text.encode()
@@ -153,54 +95,9 @@ def _is_unicode(text: str) -> bool:
 def _with_unicode(record: dict[str, Any]) -> dict[str, Any]:
     """The record with `?` for half surrogate pairs: responses that were cut may end in one."""
     text = json.dumps(record, ensure_ascii=False)
-    if _is_unicode(text):
+    if is_unicode(text):
         return record
     return dict(json.loads(text.encode("utf-8", "replace")))
-
-
-def _read_columns(
-    name: str, data: bytes, column: str, domain_column: str | None
-) -> dict[str, list[Any]]:
-    """The values of the columns of prompts and domains alone: others may hold images.
-
-    JSON values are taken as they are. A table would add the keys of other rows as nulls, and a
-    prompt's text would depend on its neighbours.
-    """
-    if is_json_lines(data):
-        records = parse_json_lines(name, data)
-        columns = list(dict.fromkeys(key for record in records for key in record))
-    else:
-        records, columns = None, parquet_columns(name, data)
-    wanted = {column: "--prompt-column", domain_column or DEFAULT_DOMAIN_COLUMN: "--domain-column"}
-    for missing in (c for c in wanted if c not in columns):
-        if missing == column or domain_column is not None:
-            raise AspError(
-                f"{name}: no column {missing!r} ({wanted[missing]}); "
-                f"it has {', '.join(columns) or 'no columns'}"
-            )
-    held = [c for c in wanted if c in columns]
-    if records is not None:
-        return {c: [record.get(c) for record in records] for c in held}
-    return parse_parquet(name, data, held).to_dict(as_series=False)
-
-
-def _domains(
-    name: str, values: dict[str, list[Any]], domain_column: str | None
-) -> list[str | None]:
-    """The domains as text; null where a column of the default name holds something else."""
-    column = domain_column or DEFAULT_DOMAIN_COLUMN
-    found = values.get(column)
-    if found is None:
-        return [None] * len(next(iter(values.values())))
-    nested = [row for row, value in enumerate(found) if isinstance(value, list | dict)]
-    if nested and domain_column is None:
-        return [None] * len(found)
-    if nested:
-        raise AspError(
-            f"{name}: column {column!r} (--domain-column): {len(nested)} values are lists or "
-            f"structures, first in row {first_few(nested)} (from 0); name a column of text"
-        )
-    return [None if value is None else str(value) for value in found]
 
 
 def _series(name: str, values: list[Any]) -> pl.Series:
@@ -209,11 +106,3 @@ def _series(name: str, values: list[Any]) -> pl.Series:
         return pl.Series(name, values, strict=True)
     except (TypeError, pl.exceptions.PolarsError, OverflowError):
         return pl.Series(name, values, dtype=pl.Object)
-
-
-def _refuse(name: str, column: str, what: str, rows: list[int]) -> None:
-    if rows:
-        raise AspError(
-            f"{name}: column {column!r}: {len(rows)} prompts are {what}, first in row "
-            f"{first_few(rows)} (from 0); remove or mend them"
-        )

@@ -8,7 +8,6 @@ Arrays end in an axis legend: _p prompts, _g n-grams.
 """
 
 from collections.abc import Sequence
-from itertools import islice
 
 import numpy as np
 from scipy import sparse
@@ -42,14 +41,19 @@ def unseen_shares(words: Vocabulary, texts: Sequence[str]) -> Floats:
 
 
 def warn_of_unlike(words: Vocabulary, texts: Sequence[str], usual: float) -> str | None:
-    """A warning where more prompts are unlike the training prompts than chance explains."""
-    looked_at = list(islice(texts, 0, None, -(-len(texts) // MAX_PROMPTS)))
-    num_unlike = int((unseen_shares(words, looked_at) > usual).sum())
-    expected = (1 - USUAL) * len(looked_at)
+    """A warning where more prompts are unlike the training prompts than chance explains.
+
+    Args:
+        words: The n-grams of the training prompts.
+        texts: The prompts, or MAX_PROMPTS of them.
+        usual: Share of unseen n-grams that the training prompts stay within.
+    """
+    num_unlike = int((unseen_shares(words, texts) > usual).sum())
+    expected = (1 - USUAL) * len(texts)
     if num_unlike <= expected + CHANCE_SIGMAS * np.sqrt(expected * USUAL):
         return None
     return (
-        f"{num_unlike / len(looked_at):.0%} of the prompts are unlike those of the profile, where "
+        f"{num_unlike / len(texts):.0%} of the prompts are unlike those of the profile, where "
         f"{1 - USUAL:.0%} is usual: more than {usual:.0%} of their words and word pairs are new; "
         "their lengths may be far off, and surer than they should be; profile some of them too"
     )

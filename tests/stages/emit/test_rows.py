@@ -20,7 +20,8 @@ from stages.emit.rows import hash_prompts, open_rows
 from stages.emit.rows_jsonl import JsonLines
 from stages.emit.rows_parquet import ParquetRows
 from stages.tables.errors import AspError
-from stages.tables.prompts import prompt_hash, read_prompts
+from stages.tables.prompt_survey import read_prompts
+from stages.tables.prompts import prompt_hash
 
 ORDER = np.array([4, 3, 0, 1, 2, 0])  # five rows, one of them twice
 SMALL = 100  # bytes a bucket: a few rows

@@ -10,8 +10,9 @@ from stages.lengths.table import distribution
 from stages.predictor.backend import Prediction
 from stages.predictor.directory import Stored
 from stages.predictor.embedded import CHUNK
-from stages.predictor.predict import PredictConfig, differences, predict
+from stages.predictor.predict import Forecaster, PredictConfig, differences, predict
 from stages.tables.io import conform
+from stages.tables.prompt_stream import PromptBatch
 from stages.tables.prompts import prompt_hash
 from stages.tables.schemas import Lengths, Prompts
 
@@ -52,6 +53,20 @@ def test_every_prompt_is_handed_on_once_and_in_order(texts: list[str], n: int) -
     assert lengths["mu"].to_list() == pytest.approx([np.log1p(len(text)) for text in texts])
     assert set(lengths["samples_per_prompt"]) == {n}
     assert set(lengths["source"].cast(pl.String)) == {"predicted"}
+
+
+class Words:
+    """A tokenizer with a token a word."""
+
+    def encode_prompt(self, prompt: str) -> list[int]:
+        return list(range(len(prompt.split())))
+
+
+def test_prompt_tokens_are_counted_where_they_are_not_given() -> None:
+    texts = ["one two three", "one", "one two"]
+    frame = prompts_of(texts).with_columns(prompt_tokens=pl.Series([None, 7, None], dtype=pl.Int64))
+    forecast = Forecaster(ByLength(), 100, 1, Words())  # type: ignore[arg-type]
+    assert forecast(PromptBatch(frame, texts))["prompt_tokens"].to_list() == [3, 7, 2]
 
 
 def test_derived_columns_follow_the_distribution(stored: Stored) -> None:

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from stages.profile.recorded import RECORDED, Recording
-from stages.tables.prompts import PromptFile, canonical_text, prompt_hash
+from stages.tables.prompt_survey import PromptFile
+from stages.tables.prompts import canonical_text, prompt_hash
 
 TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n{% endfor %}"

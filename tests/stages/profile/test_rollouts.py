@@ -15,7 +15,7 @@ from stages.profile.rollouts import Tokenizer, id_keys, join, text_keys
 from stages.profile.stage import RolloutsConfig, profile_rollouts
 from stages.tables.errors import AspError
 from stages.tables.io import conform
-from stages.tables.prompts import PromptFile
+from stages.tables.prompt_survey import PromptFile
 from stages.tables.schemas import Profile
 
 MakePrompts = Callable[[Sequence[Any]], PromptFile]

@@ -18,7 +18,7 @@ from stages.profile.sampling import sample_prompts
 from stages.profile.stage import ModelConfig, RolloutsConfig, run_model, run_rollouts
 from stages.tables.errors import AspError
 from stages.tables.io import Table, read_table
-from stages.tables.prompts import PromptFile
+from stages.tables.prompt_survey import PromptFile
 from stages.tables.schemas import Profile
 
 TEXTS = ["a", "bb", "a", "ccccc", "dddd", "eee", "ffffffff"]  # six different ones

@@ -95,7 +95,7 @@ def test_every_token_is_reported_and_times_grow(engine: Any) -> None:
 
 
 def test_the_bare_text_where_no_template_is_wanted(tiny_model: Path) -> None:
-    from stages.profile.tokenizer import PromptTokenizer
+    from stages.tokens.tokenizer import PromptTokenizer
 
     templated, bare = (PromptTokenizer(str(tiny_model), uses_template=t) for t in (True, False))
     ids = templated.encode_prompt("one")
@@ -153,7 +153,7 @@ def test_a_directory_without_a_model_is_told_in_one_line(
 
 
 def test_a_prompt_that_the_template_refuses_is_told(tiny_model: Path) -> None:
-    from stages.profile.tokenizer import PromptTokenizer
+    from stages.tokens.tokenizer import PromptTokenizer
 
     tokenizer = PromptTokenizer(str(tiny_model))
     tokenizer.tokenizer.chat_template = "{{ raise_exception('no system role') }}"
@@ -162,7 +162,7 @@ def test_a_prompt_that_the_template_refuses_is_told(tiny_model: Path) -> None:
 
 
 def test_a_missing_directory_is_told_without_asking_the_hub(tmp_path: Path) -> None:
-    from stages.profile.tokenizer import PromptTokenizer
+    from stages.tokens.tokenizer import PromptTokenizer
 
     with pytest.raises(AspError, match="no such directory"):
         PromptTokenizer(str(tmp_path / "nowhere"))

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from stages.tables.errors import AspError
-from stages.tables.prompts import canonical_text, parse_records, prompt_hash, read_prompts
+from stages.tables.prompt_survey import read_prompts
+from stages.tables.prompts import canonical_text, parse_records, prompt_hash
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
 
