@@ -7,7 +7,6 @@ as the processors compute alike.
 """
 
 import logging
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,8 +84,7 @@ def predict_on_ray(
 @contextmanager
 def _cluster(address: str) -> Iterator[Any]:
     """Ray, connected; of errors in a worker a user's mistake is told as one."""
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it speaks of how it works
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    logging.getLogger("ray").setLevel(logging.ERROR)  # else it speaks of how it works
     try:
         import ray
         import ray.data
