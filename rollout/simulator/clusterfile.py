@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 from rollout.control.settings import ControlSettings, Refresh
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
+from rollout.simulator.hardware import Derivation, read_derivation
 from rollout.simulator.modes import Mode
 from stages.costs.file import LARGEST_SECONDS, parse_coefficients, read_cost_model
 from stages.costs.model import CostModel
@@ -31,9 +32,11 @@ LARGEST_NUMBER = 10**6  # actors and devices, and what a count of them is multip
 class ClusterFile:
     """What the file says, and what is to be said of it in a footer."""
 
+    name: str  # for messages
     mode: Mode
     cluster: Cluster
     settings: ControlSettings
+    derivation: Derivation
     inputs: tuple[Input, ...]
 
 
@@ -68,11 +71,21 @@ class Keys:
             self.refuse(key, value, wanted)
         return float(value)
 
-    def rate(self, key: str) -> float:
+    def rate(self, key: str, default: Any = ...) -> float:
         """Of things a second."""
         wanted = f"a number from {1 / LARGEST_SECONDS:g} to {LARGEST_RATE:g}"
-        value = self.take(key, wanted)
+        value = self.take(key, wanted, default)
         if not (_is_number(value) and 1 / LARGEST_SECONDS <= value <= LARGEST_RATE):
+            self.refuse(key, value, wanted)
+        return float(value)
+
+    def number(self, key: str, least: float, most: float, default: Any = ...) -> Any:
+        """A number."""
+        wanted = f"a number from {least:g} to {most:g}"
+        value = self.take(key, wanted, default)
+        if value is default:
+            return value
+        if not (_is_number(value) and least <= value <= most):
             self.refuse(key, value, wanted)
         return float(value)
 
@@ -80,7 +93,7 @@ class Keys:
         """One of a few words."""
         wanted = f"one of {', '.join(values)}"
         value = self.take(key, wanted, default)
-        return value if value in values else self.refuse(key, value, wanted)
+        return value if value in values or value is default else self.refuse(key, value, wanted)
 
     def table(self, key: str, is_needed: bool = True) -> "Keys":
         """The table under a key."""
@@ -97,6 +110,10 @@ class Keys:
                 f"{self.source}: {self.name(shorten(key, 40))} is unknown; "
                 f"{f'[{self._table}]' if self._table else 'the top'} has {', '.join(self._known)}"
             )
+
+    def has(self, key: str) -> bool:
+        """Whether the table has a key that was not taken yet."""
+        return key in self._values
 
     def name(self, key: str) -> str:
         """`table.key`."""
@@ -125,20 +142,30 @@ def read_cluster(path: str) -> ClusterFile:
     refresh = top.choice("refresh", get_args(Refresh), "unload")
     generation, training = top.table("generation"), top.table("training")
     queue, lag = top.table("queue", is_needed=False), top.table("lag")
+    num_devices = generation.whole("devices_per_actor", 1, 1)
+    derived = read_derivation(top, generation, num_devices, folder)
     top.finish()
-    cost_model, inputs = _cost_model(generation, folder)
+    units = _units(generation, num_devices, derived)
+    cost_model, inputs = _cost_model(generation, folder, derived, units[0].slots)
+    tokens_per_second = training.rate(
+        "tokens_per_second", derived.default(training, "tokens_per_second")
+    )
     cluster = Cluster(
-        generation=_units(generation),
+        generation=units,
         training=TrainingUnit(
             num_devices=training.whole("devices", 1),
-            token_device_seconds=1 / training.rate("tokens_per_second"),
+            token_device_seconds=1 / tokens_per_second,
             step_seconds=training.seconds("step_seconds"),
             export_seconds=training.seconds("export_seconds", 0.0),
-            publication_seconds=training.seconds("publication_seconds"),
+            publication_seconds=training.seconds(
+                "publication_seconds", derived.default(training, "publication_seconds")
+            ),
         ),
         cost_model=cost_model,
         engine=generation.choice("engine", get_args(Engine)),
-        reload_seconds=generation.seconds("reload_seconds"),
+        reload_seconds=generation.seconds(
+            "reload_seconds", derived.default(generation, "reload_seconds")
+        ),
         reward_seconds=training.seconds("reward_seconds", 0.0),
         switching_seconds=training.seconds("switching_seconds", 0.0),
     )
@@ -148,11 +175,13 @@ def read_cluster(path: str) -> ClusterFile:
     )  # fmt: skip
     for table in (generation, training, queue, lag):
         table.finish()
+    derived.finish()
     digest = hashlib.sha256(data).hexdigest()
-    return ClusterFile(mode, cluster, settings, (Input("cluster", digest), *inputs))
+    inputs = (Input("cluster", digest), *inputs, *derived.inputs)
+    return ClusterFile(source, mode, cluster, settings, derived, inputs)
 
 
-def _units(generation: Keys) -> tuple[GenerationUnit, ...]:
+def _units(generation: Keys, num_devices: int, derived: Derivation) -> tuple[GenerationUnit, ...]:
     num_units, num_actors = generation.whole("units", 1), generation.whole("actors", 1)
     if num_units * num_actors > LARGEST_NUMBER:
         generation.refuse("actors", num_actors, f"at most {LARGEST_NUMBER} in all units together")
@@ -161,22 +190,32 @@ def _units(generation: Keys) -> tuple[GenerationUnit, ...]:
     is_list = isinstance(speeds, list) and len(speeds) == num_units
     if not is_list or not all(_is_number(speed) and 0 < speed < math.inf for speed in speeds):
         generation.refuse("speeds", speeds, wanted)
-    devices, slots = generation.whole("devices_per_actor", 1, 1), generation.whole("slots", 1)
-    return tuple(GenerationUnit(num_actors, devices, slots, float(speed)) for speed in speeds)
+    slots = derived.slots(generation)
+    return tuple(GenerationUnit(num_actors, num_devices, slots, float(speed)) for speed in speeds)
 
 
-def _cost_model(generation: Keys, folder: Path) -> tuple[CostModel, tuple[Input, ...]]:
-    """Coefficients, or a file of them, or a profile to fit them to: one of the three."""
+def _cost_model(
+    generation: Keys, folder: Path, derived: Derivation, slots: int
+) -> tuple[CostModel, tuple[Input, ...]]:
+    """Coefficients, or a file of them, or a profile to fit them to: one of the three.
+
+    Of a device and a model the roofline fills in the coefficients that are not given.
+    """
     wanted = "a file of coefficients or a profile, or else a table [generation.cost]"
     path = generation.take("cost_model", wanted, None)
     if path is None:
-        cost = generation.take("cost", "a table of coefficients, or else cost_model")
-        name = f"{generation.source}: {generation.name('cost')}"
-        return parse_coefficients(name, json.dumps(cost, default=str).encode()), ()
+        needed: Any = {} if derived.actor else ...
+        cost = generation.take("cost", "a table of coefficients, or else cost_model", needed)
+        name = generation.name("cost")
+        if isinstance(cost, dict):
+            cost = derived.coefficients(name, cost, slots)
+        data = json.dumps(cost, default=str).encode()
+        return parse_coefficients(f"{generation.source}: {name}", data), ()
     if not isinstance(path, str) or path == STDIO:
         generation.refuse("cost_model", path, wanted)
     if generation.take("cost", wanted, None) is not None:
         generation.refuse("cost_model", path, "either this or [generation.cost], not both")
+    derived.stand_back(generation.name("cost_model"))
     found = read_cost_model(str(folder / path))
     return found.model, (found.input,)
 

@@ -25,7 +25,7 @@ from rollout.simulator.simulate import simulate
 from rollout.simulator.truth import draw_truth
 from stages.lengths import table as lengths_table
 from stages.tables.derived import complete_groups, complete_profile
-from stages.tables.errors import AspError, log
+from stages.tables.errors import AspError, errors_of, log
 from stages.tables.io import Table, check_output, read_table, write_bytes, write_table
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import IS_HEAD, Groups, Lengths, Profile, Trace
@@ -63,7 +63,8 @@ def run(
         cluster_file.mode, plan, cluster_file.cluster, cluster_file.settings
     )
     _warn_of_idle_actors(plan, on.num_actors)
-    done = simulate(plan, truth.workload(plan), on, settings)
+    with errors_of(cluster_file.name):
+        done = simulate(plan, truth.workload(plan), on, settings)
     measures = measure(done, num_iterations(found.schedule.frame))
     provenance = Provenance(
         "simulate", "trace/1", seed=seed, inputs=found.footer,
@@ -96,7 +97,8 @@ def run_comparison(
         found.cluster.cluster,
         found.cluster.settings,
     )
-    return words.of_comparison(comparison.run(num_seeds, seed), num_seeds)
+    with errors_of(found.cluster.name):
+        return words.of_comparison(comparison.run(num_seeds, seed), num_seeds)
 
 
 def read_inputs(schedule: str, lengths: str, profile: str | None, cluster: str) -> Inputs:
@@ -106,6 +108,8 @@ def read_inputs(schedule: str, lengths: str, profile: str | None, cluster: str) 
         AspError: One is bad, or the lengths or the profile are of other prompts.
     """
     cluster_file = read_cluster(cluster)
+    for line in cluster_file.derivation.in_words():
+        log.info(line)
     groups = read_table(schedule, Groups, complete_groups)
     predicted = read_table(lengths, Lengths, lengths_table.complete)
     check_same_prompts(groups, predicted)
@@ -134,10 +138,8 @@ def read_inputs(schedule: str, lengths: str, profile: str | None, cluster: str) 
 
 
 def _plan_of(schedule: Table) -> Plan:
-    try:
+    with errors_of(schedule.name):
         return plan_of(schedule.frame)
-    except AspError as error:
-        raise AspError(f"{schedule.name}: {error}") from None
 
 
 def _samples_per_prompt(schedule: Table) -> int:

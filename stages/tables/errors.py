@@ -23,6 +23,15 @@ class AspError(Exception):
         super().__init__(" ".join(message.split()))
 
 
+@contextmanager
+def errors_of(name: str) -> Iterator[None]:
+    """Put the name of a file before what is found wrong with it."""
+    try:
+        yield
+    except AspError as error:
+        raise AspError(f"{name}: {error}") from None
+
+
 def first_few(values: object, limit: int = 3) -> str:
     """Render the first values of an iterable for a message: `3, 7, 9, ...`."""
     items = list(values)  # type: ignore[call-overload]

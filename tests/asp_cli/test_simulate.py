@@ -171,6 +171,7 @@ def test_a_minibatch_that_no_actor_holds(folder: Path, asp: Run) -> None:
     (folder / "cluster").write_text(CLUSTER.replace("slots = 20", "slots = 4"))
     done = asp(*inputs(folder), "-o", folder / "t")
     assert done.code == 1
+    assert f"{folder}/cluster: a minibatch of" in done.only_line
     assert "does not fit into an actor of 4 slots" in done.only_line
     assert not (folder / "t").exists()
 
@@ -200,3 +201,11 @@ def test_lengths_and_profiles_of_other_prompts(folder: Path, asp: Run, make_leng
     observed.with_columns(pl.col("prompt_id") + 500).write_parquet(folder / "observed")
     done = asp(*inputs(folder), "-o", folder / "t", "--force")
     assert "holds no response to any of the prompts" in done.only_line
+
+
+def test_a_queue_that_is_too_small(folder: Path, asp: Run) -> None:
+    (folder / "cluster").write_text(CLUSTER + "[queue]\ncapacity = 20\n")
+    for flags in (["-o", folder / "t"], ["--compare"]):
+        done = asp(*inputs(folder), *flags)
+        assert done.code == 1
+        assert f"{folder}/cluster: queue_capacity is 20 samples" in done.stderr

@@ -104,3 +104,99 @@ def test_mistakes(tmp_path: Path, old: str, new: str, words: str) -> None:
     with pytest.raises(AspError, match=words) as mistake:
         read_cluster(written(tmp_path, GOOD.replace(old, new)))
     assert str(mistake.value).startswith(f"{tmp_path}/cluster.toml: ")
+
+
+BY_DEVICE = """
+device = "H100"
+model = "Qwen2.5-7B"
+[roofline]
+host_seconds = 0.01
+[generation]
+units = 1
+actors = 2
+devices_per_actor = 2
+context_tokens = 4096
+engine = "continuous"
+[training]
+devices = 4
+step_seconds = 7
+[lag]
+max_lag = 2
+"""
+
+
+def test_numbers_that_are_left_out_follow_from_device_and_model(tmp_path: Path) -> None:
+    found = read_cluster(written(tmp_path, BY_DEVICE))
+    actor = found.derivation.actor
+    assert actor is not None
+    slots = actor.kv_tokens // 4096
+    unit = GenerationUnit(2, 2, slots)
+    training = TrainingUnit(4, 1 / actor.tokens_per_second, 7.0, 0.0, actor.publication_seconds)
+    costs = actor.cost_model(slots, 0.01)
+    assert found.cluster == Cluster(
+        (unit,), training, costs, "continuous", reload_seconds=actor.reload_seconds
+    )
+    derived, given = found.derivation.in_words()
+    for key in ("cost.step_seconds", "cost.kv_seconds", "reload_seconds", "slots"):
+        assert f"generation.{key} " in derived
+    assert "training.tokens_per_second " in derived and given.endswith("nothing")
+
+
+def test_given_numbers_stand_in_place_of_derived_ones(tmp_path: Path) -> None:
+    text = BY_DEVICE.replace("step_seconds = 7", "step_seconds = 7\ntokens_per_second = 500")
+    text = text.replace("[roofline]\nhost_seconds = 0.01", "[generation.cost]\nstep_seconds = 0.3")
+    found = read_cluster(written(tmp_path, text))
+    assert found.cluster.cost_model.step_seconds == 0.3
+    assert found.cluster.cost_model.kv_seconds > 0
+    assert found.cluster.training.token_device_seconds == 1 / 500
+    derived, given = found.derivation.in_words()
+    assert given.endswith("place of it: generation.cost.step_seconds, training.tokens_per_second")
+    assert "generation.cost.step_seconds" not in derived and "cost.kv_seconds" in derived
+
+
+def test_a_model_of_ones_own_is_found_beside_it(tmp_path: Path) -> None:
+    config = {
+        "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100,
+        "intermediate_size": 128,
+    }  # fmt: skip
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
+    found = read_cluster(written(tmp_path, BY_DEVICE.replace('"Qwen2.5-7B"', '"mine"')))
+    assert found.derivation.actor is not None
+    assert found.derivation.actor.model.parameters == 2 * (4 + 6) * 64**2 + 2 * 100 * 64
+    assert [item.role for item in found.inputs] == ["cluster", "model"]
+
+
+def test_the_second_sample_names_a_device(sample_data: Path) -> None:
+    found = read_cluster(str(sample_data / "cluster-h100.toml"))
+    assert found.derivation.actor is not None and found.cluster.generation[0].slots == 64
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"H100"', '"B9000"', 'device is "B9000"; give one of 910B3, A100, H100, H200'),
+        ('device = "H100"', "", 'model is "Qwen2.5-7B"; give a device beside it'),
+        ('model = "Qwen2.5-7B"', "", "model is null; give one of Qwen3-30B-A3B, "),
+        ('"Qwen2.5-7B"', '"nowhere"', 'model is "nowhere"; give one of .* there is no file '),
+        ("host_seconds = 0.01", "", r"roofline\.host_seconds is missing; give seconds"),
+        ("host_seconds = 0.01", "host = 0.01", r"roofline\.host(_seconds)? is"),
+        ("[roofline]", "[roofline]\ncompute = 2", r"roofline\.compute is 2; give a number from"),
+        ("[roofline]", '[roofline]\ndtype = "int1"', r'roofline\.dtype is "int1"; give one of'),
+        ("context_tokens = 4096", "", r"generation\.slots is missing; give a whole number"),
+        ("tokens = 4096", "tokens = 4096\nslots = 9999", r"context_tokens is 4096; give at most"),
+        ('"Qwen2.5-7B"', '"mine"', r"devices_per_actor is 2; give more: the weights of mine take"),
+        ("step_seconds = 7", "", r"training\.step_seconds is missing"),
+    ],
+)
+def test_mistakes_about_devices(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert old in BY_DEVICE
+    large = {
+        "num_hidden_layers": 99, "hidden_size": 16384, "num_attention_heads": 64,
+        "intermediate_size": 65536, "vocab_size": 100,
+    }  # fmt: skip
+    (tmp_path / "mine").write_text(json.dumps(large))
+    text = BY_DEVICE.replace(old, new)
+    with pytest.raises(AspError, match=words) as mistake:
+        read_cluster(written(tmp_path, text))
+    assert str(mistake.value).startswith(f"{tmp_path}/cluster.toml: ")
