@@ -18,6 +18,7 @@ from asp_cli import (
     emit,
     inspect,
     partition,
+    plan,
     predict,
     profile,
     refresh,
@@ -55,6 +56,7 @@ app.command("balance")(balance.command)
 app.command("emit")(emit.command)
 app.command("refresh")(refresh.command)
 app.command("simulate")(simulate.command)
+app.command("plan")(plan.command)
 app.command("report")(report.command)
 app.command("inspect")(inspect.command)
 

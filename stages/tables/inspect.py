@@ -196,6 +196,14 @@ def _trace(frame: pl.DataFrame) -> Lines:
     return [("time", f"to {frame['time_s'].max():,.1f} s"), ("lag", _spread(frame, "lag", "steps"))]
 
 
+def _plans(frame: pl.DataFrame) -> Lines:
+    knee = frame.filter("is_knee")
+    return [
+        ("knee", ", ".join(f"{name} {knee[name].item()}" for name in knee.columns[:8])),
+        ("gain", f"{knee['gain'].item():.2f}x over the plain setting"),
+    ]
+
+
 def _nothing(frame: pl.DataFrame) -> Lines:
     return []
 
@@ -209,4 +217,5 @@ SUMMARIES: dict[str, Callable[[pl.DataFrame], Lines]] = {
     "groups": _groups,
     "schedule": _groups,
     "trace": _trace,
+    "plans": _plans,
 }

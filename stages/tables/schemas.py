@@ -372,6 +372,89 @@ class Trace(dy.Schema):
     )
 
 
+class Plans(dy.Schema):
+    """Settings that were tried on a cluster, the fastest first: a row a setting."""
+
+    actors = dy.Int64(primary_key=True, min=1, description="actors that generate")
+    training_devices = dy.Int64(
+        primary_key=True, min=1, metadata={"unit": "devices"}, description="devices that train"
+    )
+    batch_size = dy.Int64(
+        primary_key=True,
+        min=1,
+        metadata={"unit": "prompts"},
+        description="base size of a minibatch",
+    )
+    slack = dy.Float64(
+        primary_key=True, min=0, max=1, description="sizes float within batch size x (1 +- slack)"
+    )
+    prompts_per_group = dy.Int64(
+        primary_key=True, min=1, metadata={"unit": "prompts"}, description="of a training step"
+    )
+    policy = dy.Enum(
+        ["balanced", "like", "isolate"], primary_key=True, description="how groups are dealt"
+    )
+    max_rounds = dy.Int64(
+        primary_key=True, min=0, description="tail rounds at most; 0: no token budgets"
+    )
+    max_lag = dy.Int64(
+        primary_key=True,
+        min=0,
+        metadata={"unit": "training steps"},
+        description="bound of the lag",
+    )
+    is_plain = dy.Bool(description="the cluster file's split and lag bound, the stages' defaults")
+    is_best = dy.Bool(description="the fastest found")
+    is_knee = dy.Bool(description="the cheapest within the tolerance of the fastest")
+    num_seeds = dy.Int64(min=1, description="draws of true lengths that the row is of")
+    iteration_seconds = dy.Float64(
+        min=0, metadata={"unit": "s"}, description="mean time of one step's prompts"
+    )
+    gain = dy.Float64(min=0, description="time of the plain setting over this one's, same draws")
+    gain_low = dy.Float64(
+        nullable=True, min=0, description="lower end of its 95% interval; null: one draw"
+    )
+    gain_high = dy.Float64(nullable=True, min=0, description="upper end")
+    tokens_per_device_second = dy.Float64(
+        min=0, metadata={"unit": "tokens/s"}, description="response tokens trained on"
+    )
+    mean_lag = dy.Float64(
+        min=0, metadata={"unit": "training steps"}, description="policy lag over samples"
+    )
+    largest_lag = dy.Int64(
+        min=0, metadata={"unit": "training steps"}, description="largest lag of a sample group"
+    )
+    queue_mean = dy.Float64(
+        min=0, metadata={"unit": "samples"}, description="mean occupancy of the Training Queue"
+    )
+    idle_training = dy.Float64(
+        min=0, max=1, description="share of training's device time without a complete step"
+    )
+    idle_generation = dy.Float64(
+        min=0, max=1, description="share of generation's device time without work"
+    )
+    useful = dy.Float64(
+        min=0, max=1, description="share of all device time, as are the next: docs/control.md"
+    )
+    padding = dy.Float64(min=0, max=1, description="slots held by ended responses")
+    skew = dy.Float64(min=0, max=1, description="empty slots of an actor that decodes")
+    sorting = dy.Float64(min=0, max=1, description="no work, or no complete step")
+    reload = dy.Float64(min=0, max=1, description="exporting and loading weights")
+    switching = dy.Float64(min=0, max=1, description="between generation and training")
+    carry = dy.Float64(min=0, max=1, description="prefilling again what was cut or put down")
+    lost = dy.Float64(min=0, max=1, description="decoding thrown away")
+
+    @dy.rule()
+    def is_knee_once(cls) -> pl.Expr:
+        """One setting is the knee."""
+        return pl.col("is_knee").sum() == 1
+
+    @dy.rule()
+    def gain_within_interval(cls) -> pl.Expr:
+        """The gain lies in its interval."""
+        return pl.col("gain").is_between(pl.col("gain_low"), pl.col("gain_high"))
+
+
 TABLES: dict[str, type[dy.Schema]] = {
     "prompts": Prompts,
     "profile": Profile,
@@ -381,6 +464,7 @@ TABLES: dict[str, type[dy.Schema]] = {
     "groups": Groups,
     "schedule": Schedule,
     "trace": Trace,
+    "plans": Plans,
 }
 """Every table by the name that its footer and the messages use."""
 
