@@ -1,11 +1,13 @@
 """`asp plan`: which split of the devices and which schedule suit a cluster."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 
 from asp_cli.options import Force, Quiet, SamplesPerPrompt, Seed, refuse_shared_stdio
+
+POLICIES = ("balanced", "like", "isolate")
 
 
 def command(
@@ -115,19 +117,13 @@ def command(
     refuse_shared_stdio(lengths, cluster, profile or "")
     from rollout.planner.space import Wishes
     from rollout.planner.stage import PlanConfig, run
-    from stages.balance.config import Policy
-
-    def one_policy(text: str) -> Any:
-        if text not in get_args(Policy):
-            raise ValueError
-        return text
 
     wishes = Wishes(
         training_devices=_several("--training-devices", training_devices, _whole(1)),
         batch_sizes=_several("--batch-size", batch_size, _whole(1)),
         slacks=_several("--slack", slack, _share),
         prompts_per_group=_several("--prompts-per-group", prompts_per_group, _whole(1)),
-        policies=_several("--policy", policy, one_policy, " among balanced, like, isolate"),
+        policies=_several("--policy", policy, _policy, f" among {', '.join(POLICIES)}"),
         max_rounds=_several("--max-rounds", max_rounds, _whole(0)),
         max_lags=_several("--max-lag", max_lag, _whole(0)),
     )
@@ -157,6 +153,12 @@ def _whole(least: int) -> Callable[[str], int]:
         return number
 
     return read
+
+
+def _policy(text: str) -> str:
+    if text not in POLICIES:
+        raise ValueError
+    return text
 
 
 def _share(text: str) -> float:

@@ -32,9 +32,8 @@ def fastest(trials: Trials, space: Space, seed: int) -> tuple[Setting, dict[str,
     alone = _alone(trials, space, seed)
     here = _downhill(trials, space, _start(trials, space, alone, seed), seed)
     seeds = range(seed, seed + NUM_SEEDS)
-    tried = sorted(
-        trials.settings(), key=lambda setting: (_seconds(trials, setting, seed), setting)
-    )
+    searched = [setting for setting in trials.settings() if seed in trials.seeds(setting)]
+    tried = sorted(searched, key=lambda setting: (_seconds(trials, setting, seed), setting))
     finalists = {here, space.plain, *tried[:NUM_FINALISTS]}
     best = min(
         sorted(finalists), key=lambda setting: float(np.log(trials.seconds(setting, seeds)).mean())

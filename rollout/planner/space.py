@@ -132,7 +132,7 @@ def space_of(
         "max_lag": lags,
     }
     plain = Setting(**{lever: several[0] for lever, several in values.items()})
-    if split_of(found) in values["split"]:
+    if not wishes.training_devices:
         plain = replace(plain, split=split_of(found))
     if not wishes.batch_sizes:
         plain = replace(plain, batch_size=max(size for size in batches if size <= BATCH_SIZE))

@@ -92,7 +92,10 @@ def test_the_commands_make_the_plan_that_was_simulated(folder: Path, asp: Run) -
 
 
 def test_equal_inputs_give_equal_bytes(folder: Path, asp: Run) -> None:
-    flags = ("--max-rounds", 0, "--max-lag", 2, "--policy", "balanced", "--batch-size", 8)
+    flags = (
+        "--max-rounds", 0, "--max-lag", 2, "--policy", "balanced", "--batch-size", 8,
+        "--training-devices", "2,1",
+    )  # fmt: skip
     first, second = (plan(folder, asp, *flags, "-o", "-") for _ in range(2))
     assert first.stdout.startswith(b"PAR1") and first.stdout == second.stdout
     assert "The knee, made:" in first.stderr

@@ -209,3 +209,14 @@ def test_a_queue_that_is_too_small(folder: Path, asp: Run) -> None:
         done = asp(*inputs(folder), *flags)
         assert done.code == 1
         assert f"{folder}/cluster: queue_capacity is 20 samples" in done.stderr
+
+
+def test_what_follows_from_device_and_model_is_told_apart(folder: Path, asp: Run) -> None:
+    start, rest = CLUSTER.split("[generation.cost]")
+    head = 'device = "H100"\nmodel = "Qwen2.5-7B"\nroofline.host_seconds = 0.01\n'
+    (folder / "cluster").write_text(f"{head}{start}[training]{rest.split('[training]')[1]}")
+    done = asp(*inputs(folder), "-o", folder / "t")
+    assert done.code == 0
+    told = "derived by a roofline of Qwen2.5-7B on 1 x H100, not measured: generation.cost.step_s"
+    assert told in done.stderr
+    assert "given in place of it: training.tokens_per_second, training.publ" in done.stderr

@@ -130,7 +130,7 @@ def test_the_search_finds_what_trying_all_finds(tmp_path: Path) -> None:
     found = cluster_of(tmp_path, actors=3, slots=16, sequence=0.0005)
     wishes = Wishes(
         training_devices=(2, 1, 3), batch_sizes=(4, 8), slacks=(0.25,), prompts_per_group=(16,),
-        policies=("balanced",), max_rounds=(0, 1), max_lags=(2, 0),
+        policies=("balanced",), max_rounds=(0, 1), max_lags=(2,),
     )  # fmt: skip
     trials, space = planned(found, lengths_of(48, 0.3, 0.7), wishes)
     best, _ = fastest(trials, space, 7)
