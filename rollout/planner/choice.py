@@ -5,7 +5,7 @@ plain setting. From it leads a walk to the *knee*: one lever after the other is 
 less, as long as the run stays within the tolerance of the fastest and is no slower than the plain
 setting. What costs less, dearest first: a lower lag bound, for training on older tokens may cost
 what no simulator shows; fewer devices; no token budgets, or fewer rounds of them; the plain value
-of a lever, for a setting should have a reason.
+of a lever, and the plain setting itself, for a setting should have a reason.
 """
 
 from collections.abc import Iterator
@@ -70,9 +70,7 @@ def gain(trials: Trials, plain: Setting, setting: Setting, seeds: range) -> tupl
 def _first_within(
     trials: Trials, space: Space, knee: Setting, limit: float, seeds: range
 ) -> Setting | None:
-    for cheaper in _cheaper(space, knee):
-        if not space.holds(cheaper):
-            continue
+    for cheaper in filter(space.holds, _cheaper(space, knee)):
         if trials.run(cheaper, seeds[0]).seconds > HOPELESS * limit:
             continue
         if mean_seconds(trials, cheaper, seeds) <= limit:
@@ -85,15 +83,8 @@ def _cheaper(space: Space, setting: Setting) -> Iterator[Setting]:
     for value in space.values["max_lag"]:
         if value < setting.max_lag:
             yield space.turned(setting, "max_lag", value)
-    split = setting.split
-    fewer = [
-        other for other in space.values["split"] if other.training_devices < split.training_devices
-    ]
-    for other in sorted(fewer, key=lambda other: -other.training_devices)[:1]:
-        yield replace(setting, split=split._replace(training_devices=other.training_devices))
-    fewer = [other for other in space.values["split"] if other.num_actors < split.num_actors]
-    for other in sorted(fewer, key=lambda other: -other.num_actors)[:1]:
-        yield replace(setting, split=split._replace(num_actors=other.num_actors))
+    for split in space.smaller(setting.split):
+        yield replace(setting, split=split)
     for value in space.values["max_rounds"]:
         if value < setting.max_rounds:
             yield space.turned(setting, "max_rounds", value)
@@ -101,3 +92,5 @@ def _cheaper(space: Space, setting: Setting) -> Iterator[Setting]:
         value = getattr(space.plain, lever)
         if value != getattr(setting, lever):
             yield space.turned(setting, lever, value)
+    if setting != space.plain and space.takes_no_more(space.plain, setting):
+        yield space.plain

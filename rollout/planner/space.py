@@ -43,8 +43,10 @@ class Space:
     plain: Setting
     values: Mapping[str, tuple[Any, ...]]
     samples_per_prompt: int
+    devices_per_actor: int
     slots: int | None  # that a minibatch must fit into; None: the engine refills them
     queue_capacity: int | None
+    is_split_named: bool  # by the user, who then knows which numbers of devices can train
 
     def holds(self, setting: Setting) -> bool:
         """Whether the cluster can run it, and no other setting says the same."""
@@ -61,6 +63,30 @@ class Space:
         largest = setting.largest_minibatch(self.samples_per_prompt)
         is_within_slots = self.slots is None or largest <= self.slots
         return is_within_slots and setting.batch_size <= setting.prompts_per_group
+
+    def takes_no_more(self, setting: Setting, other: Setting) -> bool:
+        """Whether it has no more lag, devices or rounds than another."""
+        devices, others = (
+            split.num_actors * self.devices_per_actor + split.training_devices
+            for split in (setting.split, other.split)
+        )
+        return (
+            setting.max_lag <= other.max_lag
+            and devices <= others
+            and setting.max_rounds <= other.max_rounds
+        )
+
+    def smaller(self, split: Split) -> Iterator[Split]:
+        """Some devices fewer, about an eighth: that train, then that generate."""
+        number = split.training_devices
+        fewer = number - max(1, number // 8)
+        if self.is_split_named:
+            named = (other.training_devices for other in self.values["split"])
+            fewer = max((other for other in named if other < number), default=0)
+        if fewer >= 1:
+            yield split._replace(training_devices=fewer)
+        if split.num_actors > 1:
+            yield split._replace(num_actors=split.num_actors - max(1, split.num_actors // 8))
 
     def turned(self, setting: Setting, lever: str, value: Any) -> Setting:
         """With one lever at a value; without lag nothing is carried."""
@@ -144,8 +170,10 @@ def space_of(
         lever: several if lever == "policy" else tuple(sorted(several))
         for lever, several in values.items()
     }
+    per_actor = found.cluster.generation[0].devices_per_actor
     capacity = found.settings.queue_capacity
-    space = Space(plain, ordered, samples_per_prompt, slots, capacity)
+    is_named = bool(wishes.training_devices)
+    space = Space(plain, ordered, samples_per_prompt, per_actor, slots, capacity, is_named)
     return replace(space, plain=_fitting(space))
 
 

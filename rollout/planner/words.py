@@ -82,6 +82,8 @@ def _reasons(trials: Trials, choice: Choice) -> list[str]:
         lines.append(f"It takes {ratio:.2f}x the time of the best, and {_savings(choice)}.")
     if choice.best == choice.plain:
         lines.append("No setting was faster than the plain one.")
+    elif knee == choice.plain:
+        lines.append("It is the plain setting: what others gain is within the tolerance.")
     elif gain(trials, choice.plain, knee, seeds)[1] <= 1:
         lines.append("No gain over the plain setting is sure.")
     return lines
