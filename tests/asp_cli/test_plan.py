@@ -102,6 +102,12 @@ def test_equal_inputs_give_equal_bytes(folder: Path, asp: Run) -> None:
     assert first.stdout != plan(folder, asp, *flags, "-o", "-", "--seed", 1).stdout
 
 
+def test_of_many_prompts_some_are_drawn(folder: Path, asp: Run) -> None:
+    flags = ("--prompts-per-group", 8, "--max-rounds", 0, "--policy", "balanced", "--max-lag", 2)
+    done = plan(folder, asp, *flags, "--training-devices", 2)
+    assert "planning on 96 of the 192 prompts, drawn at random" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

@@ -201,6 +201,16 @@ def test_the_plain_setting_is_the_files_with_the_stages_defaults(tmp_path: Path)
     assert {s.max_lag for lever, s in tight.singles()} == {0, 1}, "two steps of 256, and one of 8"
 
 
+def test_devices_are_given_up_by_eighths_or_as_named(tmp_path: Path) -> None:
+    found = cluster_of(tmp_path)
+    free = space_of(found, Wishes(), 1, 512)
+    assert list(free.smaller(Split(6, 32))) == [Split(6, 28), Split(5, 32)]
+    assert list(free.smaller(Split(1, 1))) == []
+    named = space_of(found, Wishes(training_devices=(4, 2)), 1, 512)
+    assert list(named.smaller(Split(1, 4))) == [Split(1, 2)]
+    assert list(named.smaller(Split(1, 2))) == []
+
+
 @pytest.mark.parametrize(
     ("numbers", "wishes", "words"),
     [
