@@ -61,9 +61,9 @@ def command(
     """Run a schedule on a cluster in virtual time: what an iteration takes, and where time goes.
 
     Writes the trace of one run. With --compare prints iteration times beside those of shuffled
-    prompts, hybrid and asynchronous, of sorted prompts, a fixed cut, the schedule without token
-    budgets, and a predictor that knows the true lengths. Says "no gain" where the 95% interval of
-    the ratio to asynchronous and shuffled includes 1.
+    prompts, hybrid, asynchronous, and asynchronous within the lag bound; of sorted prompts, a fixed
+    cut, the schedule without token budgets, and a predictor that knows the true lengths. Says "no
+    gain" where the 95% interval of the ratio to either asynchronous way includes 1.
 
     Example: asp simulate schedule.parquet --cluster c.toml --lengths l.parquet -o trace.parquet
 

@@ -42,6 +42,10 @@ class Line:
         self._waiting: set[int] = set()  # cut, without credit
         self.first_version: dict[int, int] = {}  # by sample group that has tokens or is under way
 
+    def undispatched(self) -> list[int]:
+        """Sample groups of heads that no actor was given, in order."""
+        return [group for head in self._heads.values() for group in head.groups]
+
     # What comes back --------------------------------------------------------------------------
 
     def requeue(self, work: Work, left: tuple[Response, ...]) -> Work:

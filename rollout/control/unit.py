@@ -55,6 +55,10 @@ class ControlUnit:
         """Whether every step was trained."""
         return self._training is None and self._steps.next_step == self.plan.num_steps
 
+    def undispatched(self) -> list[int]:
+        """Sample groups of heads that no actor was given."""
+        return self._line.undispatched()
+
     # Events -----------------------------------------------------------------------------------
 
     def joined(

@@ -8,6 +8,7 @@ One run, `simulate`:
 - engines     what is asked of one: `static` minibatches, `continuous` batching
 - ledger      where every device-second went
 - events      the heap
+- troubles    time-outs, losses, lengths that change
 - recorder    what is written down
 - world       what generation and training share
 - generation  the actors

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rollout.simulator.troubles import FOR_EVER, TimeOuts
 from stages.costs.model import CostModel
 from stages.tables.errors import AspError
 
@@ -55,17 +56,9 @@ class Cluster:
     reward_seconds: float = 0.0  # from complete sample groups to their rewards
     is_colocated: bool = False
     switching_seconds: float = 0.0  # each way, colocated
+    timeouts: TimeOuts = FOR_EVER
 
     @property
     def num_actors(self) -> int:
         """Of all units."""
         return sum(unit.num_actors for unit in self.generation)
-
-
-@dataclass(frozen=True)
-class Outage:
-    """An actor that is lost; `until_s` brings a new one in its place, with the weights of then."""
-
-    time_s: float
-    actor: int
-    until_s: float | None = None

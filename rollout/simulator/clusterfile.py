@@ -18,6 +18,7 @@ from rollout.control.settings import ControlSettings, Refresh
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.hardware import Derivation, read_derivation
 from rollout.simulator.modes import Mode
+from rollout.simulator.troubles import Disturbance, disturbances, time_outs
 from stages.costs.file import LARGEST_SECONDS, parse_coefficients, read_cost_model
 from stages.costs.model import CostModel
 from stages.tables.errors import AspError, shorten
@@ -36,6 +37,7 @@ class ClusterFile:
     mode: Mode
     cluster: Cluster
     settings: ControlSettings
+    disturbances: tuple[Disturbance, ...]
     derivation: Derivation
     inputs: tuple[Input, ...]
 
@@ -103,6 +105,15 @@ class Keys:
             self.refuse(key, values, wanted)
         return Keys(self.source, self.name(key), values)
 
+    def tables(self, key: str) -> list["Keys"]:
+        """The list of tables under a key; none where it is absent."""
+        wanted = f"a list of tables, each [[{self.name(key)}]]"
+        values = self.take(key, wanted, [])
+        if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+            self.refuse(key, values, wanted)
+        name = self.name(key)
+        return [Keys(self.source, f"{name}[{at}]", value) for at, value in enumerate(values)]
+
     def finish(self) -> None:
         """Refuse what was not taken."""
         for key in self._values:
@@ -144,6 +155,7 @@ def read_cluster(path: str) -> ClusterFile:
     queue, lag = top.table("queue", is_needed=False), top.table("lag")
     num_devices = generation.whole("devices_per_actor", 1, 1)
     derived = read_derivation(top, generation, num_devices, folder)
+    timeouts, troubles = top.table("timeouts", is_needed=False), top.tables("disturbances")
     top.finish()
     units = _units(generation, num_devices, derived)
     cost_model, inputs = _cost_model(generation, folder, derived, units[0].slots)
@@ -168,17 +180,19 @@ def read_cluster(path: str) -> ClusterFile:
         ),
         reward_seconds=training.seconds("reward_seconds", 0.0),
         switching_seconds=training.seconds("switching_seconds", 0.0),
+        timeouts=time_outs(timeouts),
     )
     settings = ControlSettings(
         max_lag=lag.whole("max_lag", 0), queue_capacity=queue.whole("capacity", 1, None),
         refresh=refresh,
     )  # fmt: skip
-    for table in (generation, training, queue, lag):
+    for table in (generation, training, queue, lag, timeouts):
         table.finish()
     derived.finish()
     digest = hashlib.sha256(data).hexdigest()
     inputs = (Input("cluster", digest), *inputs, *derived.inputs)
-    return ClusterFile(source, mode, cluster, settings, derived, inputs)
+    events = disturbances(troubles, len(cluster.generation))
+    return ClusterFile(source, mode, cluster, settings, events, derived, inputs)
 
 
 def _units(generation: Keys, num_devices: int, derived: Derivation) -> tuple[GenerationUnit, ...]:

@@ -2,7 +2,8 @@
 
 A slot is refilled as soon as its response ends. The engine asks for the next minibatch when it has
 a slot that nothing waits for. A response that stopped at its budget in a minibatch that is then put
-down goes back with it, and is prefilled once more before it counts as cut.
+down goes back with it, and is prefilled once more before it counts as cut. What has not ended at
+the time-out of its minibatch is given up.
 """
 
 import heapq
@@ -32,6 +33,7 @@ class Slot(NamedTuple):
 
     end: float  # decode step, counted by its engine, at which it stops
     sequence: int  # breaks ties in order of start
+    start: float  # decode step at which it began
     begun: Waits
 
 
@@ -41,6 +43,7 @@ class Running:
 
     work: Work
     num_left: int
+    deadline_s: float
     cut: list[Response] = field(default_factory=list)
 
 
@@ -60,6 +63,7 @@ class ContinuousEngine:
     _context: float = 0.0  # tokens of all slots
     _carried_seconds: float = 0.0  # prefill of carried responses under way
     _has_asked: bool = True
+    _deadline_s: float = math.inf  # of the minibatch that was started first; the others come later
 
     @property
     def num_active(self) -> int:
@@ -69,7 +73,9 @@ class ContinuousEngine:
     def start(self, work: Work, now_s: float) -> bool:
         """Another minibatch is welcome where this one leaves a slot empty."""
         self._decode(now_s)
-        self._works[work.number] = Running(work, len(work.responses))
+        deadline_s = now_s + self.price.timeout_seconds
+        self._works[work.number] = Running(work, len(work.responses), deadline_s)
+        self._deadline_s = min(self._deadline_s, deadline_s)
         lengths, prompts, budget = (
             self.workload.lengths_g, self.workload.prompt_tokens_g, work.token_budget,
         )  # fmt: skip
@@ -83,17 +89,22 @@ class ContinuousEngine:
         return self._asks()
 
     def next_s(self) -> float:
-        """When the next response ends."""
+        """When the next response ends, or a minibatch times out."""
         if not self._slots:
             return math.inf
         left = max(self._slots[0].end - self._step, 0.0)
-        return self._time_s + self.price.decode_seconds(left, len(self._slots), self._context)
+        end_s = self._time_s + self.price.decode_seconds(left, len(self._slots), self._context)
+        return min(end_s, self._deadline_s)
 
     def advance(self, now_s: float) -> tuple[list[Ended], bool]:
         """Responses end, and others take their slots."""
         slots = self._slots
-        self._spend(max(slots[0].end - self._step, 0.0))
-        self._time_s, self._carried_seconds = now_s, 0.0
+        is_late = self._deadline_s <= now_s
+        if is_late:
+            self._decode(now_s)
+        else:
+            self._spend(max(slots[0].end - self._step, 0.0))
+            self._time_s, self._carried_seconds = now_s, 0.0
         ended = []
         due = self._step + TINY
         while slots and slots[0].end <= due:
@@ -105,7 +116,12 @@ class ContinuousEngine:
                 running.cut.append(response._replace(tokens=stop))
             if not running.num_left:
                 del self._works[number]
-                ended.append(Ended(running.work, running.cut))
+                ended.append(Ended(running.work, running.cut, []))
+        if is_late:
+            ended += self._give_up(now_s)
+        if ended:
+            first = next(iter(self._works.values()), None)
+            self._deadline_s = first.deadline_s if first else math.inf
         self._fill()
         return ended, self._asks()
 
@@ -116,8 +132,8 @@ class ContinuousEngine:
         unfinished: dict[int, list[Response]] = {
             number: list(running.cut) for number, running in self._works.items()
         }
-        for end, _, begun in sorted(self._slots, key=lambda slot: slot.sequence):
-            made = begun.stop - (end - self._step)
+        for slot in sorted(self._slots, key=lambda slot: slot.sequence):
+            begun, made = slot.begun, self._made(slot)
             tokens = max(int(made + TINY), begun.response.tokens)
             unfinished[begun.work].append(begun.response._replace(tokens=tokens))
             prompt = self.workload.prompt_tokens_g[begun.response.group]
@@ -131,9 +147,7 @@ class ContinuousEngine:
         """All that was made since the dispatches; what its slots held besides stays as it is."""
         self._decode(now_s)
         self._refund(now_s)
-        made = {
-            begun.response[:2]: begun.stop - (end - self._step) for end, _, begun in self._slots
-        }
+        made = {slot.begun.response[:2]: self._made(slot) for slot in self._slots}
         queued = {waits.response[:2] for waits in self._backlog}
         for running in self._works.values():
             budget = running.work.token_budget
@@ -145,6 +159,39 @@ class ContinuousEngine:
                     prompt = self.workload.prompt_tokens_g[response.group]
                     self._waste(self.price.response_seconds(response.tokens, stop, prompt))
         self._clear()
+
+    def _give_up(self, now_s: float) -> list[Ended]:
+        """End the minibatches whose time is over; what was made of their last responses is lost."""
+        late = {
+            number: running
+            for number, running in self._works.items()
+            if running.deadline_s <= now_s
+        }
+        failed: dict[int, list[Response]] = {number: [] for number in late}
+        kept = []
+        for slot in sorted(self._slots, key=lambda slot: slot.sequence):
+            number, response, _, context = slot.begun
+            if number not in late:
+                kept.append(slot)
+                continue
+            made = self._made(slot)
+            self._context -= context - response.tokens + made
+            prompt = self.workload.prompt_tokens_g[response.group]
+            self._waste(self.price.response_seconds(response.tokens, made, prompt))
+            failed[number].append(response)
+        for waits in self._backlog:
+            if waits.work in late:
+                failed[waits.work].append(waits.response)
+        self._backlog = deque(waits for waits in self._backlog if waits.work not in late)
+        self._slots = kept
+        heapq.heapify(self._slots)
+        for number in late:
+            del self._works[number]
+        return [Ended(late[number].work, late[number].cut, failed[number]) for number in late]
+
+    def _made(self, slot: Slot) -> float:
+        """Tokens of a response, a part of the next one among them."""
+        return slot.begun.response.tokens + (self._step - slot.start)
 
     def _asks(self) -> bool:
         """Whether a slot has just been left empty."""
@@ -161,7 +208,7 @@ class ContinuousEngine:
             _, response, stop, context = begun
             self._context += context
             end = self._step + (stop - response.tokens)
-            heapq.heappush(slots, Slot(end, self._num_started, begun))
+            heapq.heappush(slots, Slot(end, self._num_started, self._step, begun))
             self._num_started += 1
             if price.prefill:
                 prefill = price.prefill * context
@@ -212,3 +259,4 @@ class ContinuousEngine:
         self._works.clear()
         self._step = self._context = self._carried_seconds = 0.0
         self._has_asked = True
+        self._deadline_s = math.inf

@@ -14,10 +14,11 @@ TINY = 1e-6  # decode steps: far below one, far above rounding
 
 
 class Ended(NamedTuple):
-    """A minibatch that has ended, with its responses that stopped at its budget."""
+    """A minibatch that has ended."""
 
     work: Work
-    cut: list[Response]
+    cut: list[Response]  # stopped at its budget
+    failed: list[Response]  # timed out
 
 
 class Engine(Protocol):

@@ -12,7 +12,7 @@ class Priority(IntEnum):
     REWARD = 1
     TRAINING = 2
     WEIGHTS = 3
-    OUTAGE = 4
+    DISTURBANCE = 4
 
 
 class Events:

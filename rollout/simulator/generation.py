@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rollout.control.messages import Command, Work
-from rollout.simulator.cluster import GenerationUnit, Outage
+from rollout.simulator.cluster import GenerationUnit
 from rollout.simulator.continuous import ContinuousEngine
 from rollout.simulator.engines import Engine
 from rollout.simulator.events import Priority
@@ -104,23 +104,31 @@ class Generation:
 
     # Events -----------------------------------------------------------------------------------
 
-    def lose(self, outage: Outage) -> None:
-        """An actor is lost with all that it has."""
-        actor = self._actors.pop(outage.actor)
+    def lose(self, number: int, until_s: float | None) -> None:
+        """An actor is lost with all that it has; a new one may come in its place."""
+        actor = self._actors.pop(number)
         self._leave_idle(actor)
         self._leave_reload(actor)
         actor.engine.lose(self._world.now_s)
         actor.schedule += 1
         self._world.ledger_u[actor.unit] += actor.engine.spent
         self._log("lost", actor)
-        if outage.until_s is not None:
+        if until_s is not None:
             back = partial(self._join, actor.unit, actor.kind, instance=actor.number)
-            self._world.events.at(outage.until_s, Priority.OUTAGE, back)
-        self._world.do(self._world.control.lost(outage.actor))
+            self._world.events.at(until_s, Priority.DISTURBANCE, back)
+        self._world.do(self._world.control.lost(number))
+
+    def lose_unit(self, unit: int, until_s: float | None) -> None:
+        """All actors of a unit are lost."""
+        for actor in [each for each in self._actors.values() if each.unit == f"GU{unit}"]:
+            self.lose(actor.number, until_s)
 
     def _join(self, unit: str, kind: GenerationUnit, instance: int) -> None:
         world = self._world
-        price = Price.of(world.cluster.cost_model, kind.speed, kind.slots, kind.devices_per_actor)
+        price = Price.of(
+            world.cluster.cost_model, kind.speed, kind.slots, kind.devices_per_actor,
+            world.cluster.timeouts.response_seconds,
+        )  # fmt: skip
         is_static = world.cluster.engine == "static"
         engine: Engine = (
             StaticEngine(price, world.workload)
@@ -150,11 +158,15 @@ class Generation:
             actor.idle_since_s = world.now_s
         self._schedule(actor)
         commands: list[Command] = []
-        for work, cut in ended:
+        for work, cut, failed in ended:
             if world.is_restarting:
                 self._waste({response.group for response in cut}, work.token_budget, actor)
+            if failed:
+                self._log("timeout", actor, work)
+            for response in failed:
+                world.give_up(response)
             self._log("end", actor, work)
-            commands += world.control.ended(work.number, cut)
+            commands += world.control.ended(work.number, cut, failed)
         if is_free:
             commands += world.control.free(actor.number)
         world.do(commands)

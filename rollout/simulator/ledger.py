@@ -19,7 +19,7 @@ class Ledger:
     reload: float = 0.0  # exporting weights, and loading them
     switching: float = 0.0  # devices that change between generation and training
     carry: float = 0.0  # prefilling again what was cut or put down: prompt and tokens
-    lost: float = 0.0  # decoding thrown away: lost actors, restarted groups, steps broken off
+    lost: float = 0.0  # decoding thrown away: lost actors, restarts, time-outs, steps broken off
 
     @property
     def total(self) -> float:

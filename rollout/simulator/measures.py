@@ -22,6 +22,9 @@ class Measures:
     mean_lag: float  # training steps, over samples
     max_lag: int
     ledger: Ledger
+    timed_out_responses: int
+    timed_out_rewards: int
+    failed_groups: int  # sample groups in which one of either timed out
 
 
 def measure(run: Run, num_iterations: int) -> Measures:
@@ -29,5 +32,6 @@ def measure(run: Run, num_iterations: int) -> Measures:
     mean, swing = run.queue()
     return Measures(
         run.seconds / num_iterations, run.tokens_per_device_second(), mean, swing,
-        run.mean_lag(), run.max_lag, run.ledger,
+        run.mean_lag(), run.max_lag, run.ledger, run.timed_out_responses, run.timed_out_rewards,
+        len(run.failed),
     )  # fmt: skip

@@ -29,6 +29,7 @@ class Recorder:
         self._occupancy: list[tuple[float, int, int]] = [(0.0, 0, 0)]
         self.lag_g: dict[int, int] = {}
         self.failed: set[int] = set()
+        self.timed_out_responses = self.timed_out_rewards = 0
         self.queue_size = 0
 
     def occupancy(self, now_s: float, queued: int, position: int) -> None:

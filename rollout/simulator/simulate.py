@@ -26,11 +26,12 @@ from rollout.control.messages import (
 )
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
-from rollout.simulator.cluster import Cluster, Outage
+from rollout.simulator.cluster import Cluster
 from rollout.simulator.events import Priority
 from rollout.simulator.generation import Generation
 from rollout.simulator.run import Run
 from rollout.simulator.training import Training
+from rollout.simulator.troubles import Disturbance, Drift, Outage, UnitOutage
 from rollout.simulator.workload import Workload
 from rollout.simulator.world import World
 from stages.tables.errors import AspError
@@ -41,7 +42,7 @@ def simulate(
     workload: Workload,
     cluster: Cluster,
     settings: ControlSettings,
-    outages: Sequence[Outage] = (),
+    disturbances: Sequence[Disturbance] = (),
 ) -> Run:
     """Run a plan to its last training step.
 
@@ -53,7 +54,7 @@ def simulate(
     is_collecting = gc.isenabled()
     gc.disable()
     try:
-        return _Simulation(plan, workload, cluster, settings, outages).run()
+        return _Simulation(plan, workload, cluster, settings, disturbances).run()
     finally:
         if is_collecting:
             gc.enable()
@@ -68,15 +69,15 @@ class _Simulation:
         workload: Workload,
         cluster: Cluster,
         settings: ControlSettings,
-        outages: Sequence[Outage],
+        disturbances: Sequence[Disturbance],
     ) -> None:
-        _check(plan, cluster, settings, outages)
+        _check(plan, cluster, settings, disturbances)
         self._world = World(plan, workload, cluster, settings, self._carry_out)
         self._generation = Generation(self._world)
         self._training = Training(self._world, self._generation)
-        for outage in outages:
-            lose = partial(self._generation.lose, outage)
-            self._world.events.at(outage.time_s, Priority.OUTAGE, lose)
+        for disturbance in disturbances:
+            disturb = partial(self._disturb, disturbance)
+            self._world.events.at(disturbance.time_s, Priority.DISTURBANCE, disturb)
 
     def run(self) -> Run:
         world = self._world
@@ -95,6 +96,8 @@ class _Simulation:
             steps=world.record.steps(),
             lag_g=world.record.lag_g,
             failed=frozenset(world.record.failed),
+            timed_out_responses=world.record.timed_out_responses,
+            timed_out_rewards=world.record.timed_out_rewards,
             occupancy=world.record.samples(),
             ledger_u=world.ledger_u,
             num_devices=num_devices + self._training.num_devices,
@@ -113,19 +116,48 @@ class _Simulation:
             case Reload(number, version):
                 generation.reload(number, version)
             case Score(groups):
-                scored = partial(self._scored, groups)
-                world.after(world.cluster.reward_seconds, Priority.REWARD, scored)
+                self._score(groups)
             case Train():
                 self._training.train(command)
             case Requeue(work):
                 world.record.event(world.now_s, "requeue", "CU", work=work)
 
-    def _scored(self, groups: tuple[int, ...]) -> None:
-        self._world.do(self._world.control.scored(groups))
+    def _disturb(self, disturbance: Disturbance) -> None:
+        match disturbance:
+            case Outage(_, actor, until_s):
+                self._generation.lose(actor, until_s)
+            case UnitOutage(_, unit, until_s):
+                self._generation.lose_unit(unit, until_s)
+            case Drift(_, factor):
+                self._world.lengthen(factor)
+
+    def _score(self, groups: tuple[int, ...]) -> None:
+        """Rewards come after their time, those that never do are given up after theirs."""
+        world, cluster = self._world, self._world.cluster
+        never = tuple(group for group in groups if group in world.workload.unrewarded)
+        given = tuple(group for group in groups if group not in never) if never else groups
+        if given:
+            scored = partial(self._scored, given, ())
+            world.after(cluster.reward_seconds, Priority.REWARD, scored)
+        if never:
+            wait = cluster.timeouts.reward_seconds
+            assert wait is not None, "a reward that never comes has a time-out"
+            world.after(wait, Priority.REWARD, partial(self._scored, never, never))
+
+    def _scored(self, groups: tuple[int, ...], failed: tuple[int, ...]) -> None:
+        world = self._world
+        for group in failed:
+            world.give_up_reward(group)
+        if failed:
+            world.record.event(world.now_s, "timeout", "TU")
+        world.do(world.control.scored(groups, failed))
 
 
 def _check(
-    plan: Plan, cluster: Cluster, settings: ControlSettings, outages: Sequence[Outage]
+    plan: Plan,
+    cluster: Cluster,
+    settings: ControlSettings,
+    disturbances: Sequence[Disturbance],
 ) -> None:
     if cluster.engine == "static":
         largest = max((head.num_samples for head in plan.heads), default=0)
@@ -135,8 +167,9 @@ def _check(
                 f"a minibatch of {largest} responses does not fit into an actor of {slots} slots: "
                 "a static engine holds it whole; give more slots, or a smaller --batch-size"
             )
-    if cluster.is_colocated and (settings.max_lag or outages):
+    num_outages = sum(not isinstance(each, Drift) for each in disturbances)
+    if cluster.is_colocated and (settings.max_lag or num_outages):
         raise AspError(
             f"generation and training take turns on the same devices, with a lag bound of "
-            f"{settings.max_lag} and {len(outages)} outages: both must be 0"
+            f"{settings.max_lag} and {num_outages} outages: both must be 0"
         )

@@ -56,19 +56,23 @@ def run(
     plan = _plan_of(found.schedule)
     cluster_file = found.cluster
     truth = draw_truth(
-        found.lengths, found.recorded, len(set(plan.epoch_g)), max(plan.samples_g), seed
-    )
+        found.lengths, found.recorded, len(set(plan.epoch_g)), max(plan.samples_g), seed,
+        cluster_file.cluster.timeouts,
+    )  # fmt: skip
     _warn_of_idle_budgets(plan, cluster_file.mode, cluster_file.settings.max_lag)
     plan, on, settings = in_mode(
         cluster_file.mode, plan, cluster_file.cluster, cluster_file.settings
     )
     _warn_of_idle_actors(plan, on.num_actors)
     with errors_of(cluster_file.name):
-        done = simulate(plan, truth.workload(plan), on, settings)
+        done = simulate(plan, truth.workload(plan), on, settings, cluster_file.disturbances)
     measures = measure(done, num_iterations(found.schedule.frame))
     provenance = Provenance(
         "simulate", "trace/1", seed=seed, inputs=found.footer,
-        config={"mode": cluster_file.mode, "cluster": asdict(on), "settings": asdict(settings)},
+        config={
+            "mode": cluster_file.mode, "cluster": asdict(on), "settings": asdict(settings),
+            "disturbances": [asdict(each) for each in cluster_file.disturbances],
+        },
         results=asdict(measures),
     )  # fmt: skip
     write_table(done.trace, Trace, output, provenance, force)
@@ -83,6 +87,8 @@ def run_comparison(
 ) -> str:
     """Read, simulate every way under each seed, and render the comparison as text."""
     found = read_inputs(schedule, lengths, profile, cluster)
+    if found.cluster.disturbances:
+        log.warning("--compare leaves the disturbances out: their times are those of one run")
     plan = _plan_of(found.schedule)
     _warn_of_idle_budgets(plan, "asp", found.cluster.settings.max_lag)
     _warn_of_idle_actors(plan, found.cluster.cluster.num_actors)

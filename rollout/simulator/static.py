@@ -1,7 +1,7 @@
 """When does a static minibatch end, and where does its time go?
 
 An engine that decodes one minibatch at a time holds its slots until its longest response ends, or
-its budget is reached.
+its budget is reached; what has not ended at the time-out is given up.
 """
 
 import math
@@ -23,7 +23,7 @@ class StaticEngine:
     spent: Ledger = field(default_factory=Ledger)
     _work: Work | None = None
     _start_s: float = 0.0
-    _num_steps: int = 0  # until the longest has ended or the budget is reached
+    _num_steps: float = 0  # until the longest has ended, the budget is reached, or the time is over
     _context: int = 0
     _prefill_seconds: float = 0.0
     _carried_seconds: float = 0.0  # the part of it that prefills carried responses
@@ -38,15 +38,19 @@ class StaticEngine:
         assert self._work is None, "a static engine has one minibatch at a time"
         prompts = self.workload.prompt_tokens_g
         self._work, self._start_s = work, now_s
-        self._num_steps = max(self._stop(each) - each.tokens for each in work.responses)
         self._context = sum(prompts[each.group] + each.tokens for each in work.responses)
         carried = sum(prompts[each.group] + each.tokens for each in work.responses if each.tokens)
         self._prefill_seconds = self.price.prefill * self._context
         self._carried_seconds = self.price.prefill * carried
+        seconds = max(self.price.timeout_seconds - self._prefill_seconds, 0.0)
+        self._num_steps = min(
+            max(self._stop(each) - each.tokens for each in work.responses),
+            self.price.num_steps(seconds, self.num_active, self._context),
+        )
         return False
 
     def next_s(self) -> float:
-        """When the last response has ended."""
+        """When the last response has ended, or the time is over."""
         if self._work is None:
             return math.inf
         decode = self.price.decode_seconds(self._num_steps, self.num_active, self._context)
@@ -57,13 +61,17 @@ class StaticEngine:
         work = self._work
         assert work is not None, "nothing is under way"
         self._spend(self._prefill_seconds, self._num_steps)
-        cut = [
-            each._replace(tokens=self._stop(each))
-            for each in work.responses
-            if self._stop(each) < self._length(each)
-        ]
+        cut, failed = [], []
+        for each in work.responses:
+            stop = self._stop(each)
+            if stop - each.tokens > self._num_steps + TINY:
+                failed.append(each)
+                made = each.tokens + self._num_steps
+                self._waste(self.price.response_seconds(each.tokens, made, self._prompt(each)))
+            elif stop < self._length(each):
+                cut.append(each._replace(tokens=stop))
         self._work = None
-        return [Ended(work, cut)], True
+        return [Ended(work, cut, failed)], True
 
     def stop(self, now_s: float) -> dict[int, list[Response]]:
         """Break off within a decode step."""

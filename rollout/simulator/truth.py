@@ -1,4 +1,4 @@
-"""How long are the responses really, in a simulation?
+"""How long are the responses really, in a simulation, and which never end?
 
 Drawn once for each prompt, pass and sample, whatever the order of the prompts: so two schedules
 that are compared under one seed generate the same responses.
@@ -14,10 +14,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rollout.control.plan import Plan
-from rollout.simulator.workload import Workload
+from rollout.simulator.troubles import FOR_EVER, TimeOuts
+from rollout.simulator.workload import NEVER, Workload
 from stages.lengths import table as lengths_table
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -27,18 +29,27 @@ class Truth:
     row_of: dict[int, int]  # prompt_id to row
     tokens_epn: Ints
     prompt_tokens_p: Ints  # 0 where unknown
+    never_ends_epn: Bools
+    is_unrewarded_ep: Bools  # the reward of the sample group never comes
 
     def workload(self, plan: Plan) -> Workload:
         """In the order of a plan of these prompts."""
         passes = {epoch: number for number, epoch in enumerate(sorted(set(plan.epoch_g)))}
         lengths_g = []
         rows = [self.row_of[prompt] for prompt in plan.prompt_g]
+        tokens_epn = np.where(self.never_ends_epn, NEVER, self.tokens_epn)
         for row, epoch, size in zip(rows, plan.epoch_g, plan.samples_g, strict=True):
-            lengths_g.append(tuple(self.tokens_epn[passes[epoch], row, :size].tolist()))
-        return Workload(tuple(lengths_g), tuple(self.prompt_tokens_p[rows].tolist()))
+            lengths_g.append(tuple(tokens_epn[passes[epoch], row, :size].tolist()))
+        passes_g = [passes[epoch] for epoch in plan.epoch_g]
+        unrewarded = np.flatnonzero(self.is_unrewarded_ep[passes_g, rows])
+        return Workload(
+            tuple(lengths_g),
+            tuple(self.prompt_tokens_p[rows].tolist()),
+            frozenset(unrewarded.tolist()),
+        )
 
     def samples(self) -> dict[int, Ints]:
-        """All lengths of each prompt, as a recorded profile would have them."""
+        """All lengths of each prompt, as a recorded profile would have them if all ended."""
         return {prompt: self.tokens_epn[:, row].reshape(-1) for prompt, row in self.row_of.items()}
 
 
@@ -48,6 +59,7 @@ def draw_truth(
     num_epochs: int,
     num_samples: int,
     seed: int,
+    timeouts: TimeOuts = FOR_EVER,
 ) -> Truth:
     """Draw true lengths.
 
@@ -58,6 +70,7 @@ def draw_truth(
         num_epochs: Passes over the prompts.
         num_samples: Responses of a prompt in a pass.
         seed: Of the draws.
+        timeouts: The chances that a response never ends and that a reward never comes.
     """
     rng = np.random.default_rng(seed)
     prompt_ids = lengths["prompt_id"].to_list()
@@ -74,7 +87,9 @@ def draw_truth(
     prompt_tokens_p = lengths["prompt_tokens"].fill_null(0).to_numpy()
     row_of = {prompt: row for row, prompt in enumerate(prompt_ids)}
     # An empty response is one that stopped with its first token.
-    return Truth(row_of, np.maximum(tokens_epn, 1), prompt_tokens_p)
+    never_epn = rng.random(shape) < timeouts.response_chance
+    unrewarded_ep = rng.random(shape[:2]) < timeouts.reward_chance
+    return Truth(row_of, np.maximum(tokens_epn, 1), prompt_tokens_p, never_epn, unrewarded_ep)
 
 
 def _drawn(lengths: pl.DataFrame, shape: tuple[int, int, int], rng: np.random.Generator) -> Ints:

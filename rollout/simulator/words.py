@@ -13,13 +13,13 @@ from rollout.simulator.measures import Measures
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-REFERENCE = "async"  # what a trainer does without a schedule
+REFERENCES = ("async", "bounded")  # without a schedule; the second keeps the lag bound
 TITLES = {"static": "static minibatches", "continuous": "continuous batching"}
 
 
 def of_run(measures: Measures, num_steps: int, seconds: float) -> list[str]:
     """Lines on one run."""
-    return [
+    lines = [
         f"{num_steps:,} training steps in {seconds:,.1f} s; "
         f"{measures.iteration_seconds:,.1f} s an iteration, "
         f"{measures.tokens_per_device_second:,.1f} tokens a second a device",
@@ -28,31 +28,42 @@ def of_run(measures: Measures, num_steps: int, seconds: float) -> list[str]:
         f"at most {measures.max_lag}",
         "device time: " + _shares(measures.ledger.tenths()),
     ]
+    if measures.failed_groups:
+        lines.append(
+            f"timed out: {measures.timed_out_responses:,} responses, "
+            f"{measures.timed_out_rewards:,} rewards, in {measures.failed_groups:,} sample groups; "
+            "they are not trained on"
+        )
+    return lines
 
 
 def of_comparison(compared: Compared, num_seeds: int) -> str:
-    """A block an engine, a line a way to run; whether each gains over shuffled and asynchronous."""
+    """A block an engine, a line a way to run; whether each gains over what has no schedule."""
     lines = []
     for engine, ways in compared.items():
         lines.append(
             f"{TITLES[engine]:20}{'iteration':>12}{'tokens/s':>11}{'lag':>7}{'largest':>9}  "
-            f"{'async / this':32}largest bubbles"
+            f"{'async / this':32}{'bounded / this':32}largest bubbles"
         )
-        reference = _seconds(ways[REFERENCE])
         for name, runs in ways.items():
             mean_lag = np.mean([run.mean_lag for run in runs])
             tokens = np.mean([run.tokens_per_device_second for run in runs])
-            verdict = "" if name == REFERENCE else _verdict(reference, _seconds(runs))
+            verdicts = [
+                "" if name == reference else _verdict(_seconds(ways[reference]), _seconds(runs))
+                for reference in REFERENCES
+            ]
             ledger = sum((run.ledger for run in runs), Ledger())
             lines.append(
                 f"{name:20}{_seconds(runs).mean():>10,.1f} s{tokens:>11,.1f}{mean_lag:>7.2f}"
-                f"{max(run.max_lag for run in runs):>9}  {verdict:32}{_bubbles(ledger)}"
+                f"{max(run.max_lag for run in runs):>9}  "
+                f"{verdicts[0]:32}{verdicts[1]:32}{_bubbles(ledger)}"
             )
         lines.append("")
     lines.append(
         f"Means of {num_seeds} draws of the true lengths; tokens a second a device; lag in steps.\n"
-        f"In brackets: {CONFIDENCE:.0%} intervals of the ratio of iteration times to "
-        "shuffled and asynchronous."
+        f"In brackets: {CONFIDENCE:.0%} intervals of the ratio of iteration times to shuffled "
+        "prompts, trained on\nas they complete, whatever the lag (async), and in the fastest way "
+        "found in which no lag exceeds max_lag (bounded)."
     )
     return "\n".join(lines)
 

@@ -6,18 +6,23 @@ from dataclasses import dataclass
 from rollout.control.plan import Plan
 from stages.tables.errors import AspError
 
+NEVER = 2**40
+"""Length [tokens] of a response that never ends: it decodes on until its time-out."""
+
 
 @dataclass(frozen=True)
 class Workload:
     """True lengths [tokens] by sample group of a plan."""
 
-    lengths_g: tuple[tuple[int, ...], ...]  # of each response
+    lengths_g: Sequence[tuple[int, ...]]  # of each response; 0: given up, nothing to train on
     prompt_tokens_g: tuple[int, ...]
+    unrewarded: frozenset[int] = frozenset()  # sample groups whose reward never comes
 
     def tokens(self, group: int) -> int:
-        """Tokens that training sees: the prompt once for each response."""
+        """Tokens that training sees: the prompt once for each response that came."""
         lengths = self.lengths_g[group]
-        return len(lengths) * self.prompt_tokens_g[group] + sum(lengths)
+        came = len(lengths) - lengths.count(0)
+        return came * self.prompt_tokens_g[group] + sum(lengths)
 
 
 def workload_of(

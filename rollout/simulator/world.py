@@ -5,9 +5,10 @@ The clock, the Control Unit, and what is written down.
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-from rollout.control.messages import Command
+from rollout.control.messages import Command, Response
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
 from rollout.control.unit import ControlUnit
@@ -15,7 +16,7 @@ from rollout.simulator.cluster import Cluster
 from rollout.simulator.events import Events, Priority
 from rollout.simulator.ledger import Ledger
 from rollout.simulator.recorder import Recorder
-from rollout.simulator.workload import Workload
+from rollout.simulator.workload import NEVER, Workload
 
 
 class World:
@@ -29,12 +30,13 @@ class World:
         settings: ControlSettings,
         carry_out: Callable[[Command], None],
     ) -> None:
-        self.workload = workload
+        self._lengths_g = list(workload.lengths_g)  # they change while it runs
+        self.workload = replace(workload, lengths_g=self._lengths_g)
         self.cluster = cluster
         self.control = ControlUnit(plan, settings)
         self.is_restarting = settings.carry == "restart"
         self.events = Events()
-        self.record = Recorder(plan, workload)
+        self.record = Recorder(plan, self.workload)
         self.ledger_u = {f"GU{number}": Ledger() for number in range(len(cluster.generation))}
         self.ledger_u["TU"] = Ledger()
         self.version = 0  # published
@@ -45,6 +47,26 @@ class World:
     def now_s(self) -> float:
         """Virtual time."""
         return self.events.now_s
+
+    def give_up(self, response: Response) -> None:
+        """It has timed out: nothing of it is trained on, and started again it ends at once."""
+        lengths = list(self._lengths_g[response.group])
+        lengths[response.sample] = 0
+        self._lengths_g[response.group] = tuple(lengths)
+        self.record.timed_out_responses += 1
+
+    def give_up_reward(self, group: int) -> None:
+        """It has timed out: nothing of the sample group is trained on."""
+        self._lengths_g[group] = (0,) * len(self._lengths_g[group])
+        self.record.timed_out_rewards += 1
+
+    def lengthen(self, factor: float) -> None:
+        """Let all that was not dispatched be so many times as long."""
+        for group in self.control.undispatched():
+            self._lengths_g[group] = tuple(
+                NEVER if length == NEVER else max(1, round(factor * length))
+                for length in self._lengths_g[group]
+            )
 
     def do(self, commands: list[Command]) -> None:
         """Carry out commands, and those that follow from them, in the order in which they came."""

@@ -5,9 +5,10 @@ import pytest
 
 from rollout.control.plan import uniform_plan
 from rollout.control.settings import ControlSettings
-from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, Outage, TrainingUnit
+from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.run import Run
 from rollout.simulator.simulate import simulate
+from rollout.simulator.troubles import Outage
 from rollout.simulator.workload import workload_of
 from stages.costs.model import CostModel
 from stages.tables.errors import AspError

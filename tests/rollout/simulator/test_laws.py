@@ -1,6 +1,7 @@
 """What must hold in any run."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,18 +9,24 @@ import pytest
 
 from rollout.control.plan import Plan, uniform_plan
 from rollout.control.settings import ControlSettings
-from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, Outage, TrainingUnit
+from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.ledger import Ledger
 from rollout.simulator.run import Run
 from rollout.simulator.simulate import simulate
-from rollout.simulator.workload import workload_of
+from rollout.simulator.troubles import Disturbance, Drift, Outage, TimeOuts
+from rollout.simulator.workload import NEVER, workload_of
 from stages.costs.model import CostModel
 
 COSTS = CostModel(step_seconds=0.02, sequence_seconds=0.00008)
 
 
-def any_run(seed: int) -> tuple[Run, Plan, ControlSettings, Cluster, int]:
-    """A small run with any engine, units, costs, settings and losses; the tokens of its plan."""
+def any_run(
+    seed: int, is_troubled: bool = False
+) -> tuple[Run, Plan, ControlSettings, Cluster, int]:
+    """A small run with any engine, units, costs, settings and losses; the tokens of its plan.
+
+    Troubled: some responses never end, some rewards never come, lengths change.
+    """
     rng = random.Random(seed)
     samples, num_rounds = rng.randint(1, 4), rng.choice([0, 0, 1, 2, 3])
     is_colocated = rng.random() < 0.15
@@ -55,7 +62,17 @@ def any_run(seed: int) -> tuple[Run, Plan, ControlSettings, Cluster, int]:
         consumption="dispatch" if is_in_order else "completion",
     )
     work = workload_of(plan, lengths.__getitem__, lambda prompt: prompt % 3 * 20)
-    run = simulate(plan, work, cluster, settings, outages)
+    disturbances: list[Disturbance] = [*outages]
+    if is_troubled:
+        limits = TimeOuts(rng.choice([5, 20, 100]), reward_seconds=rng.choice([1, 10]))
+        cluster = replace(cluster, timeouts=limits)
+        lengths_g = [
+            tuple(NEVER if rng.random() < 0.1 else length for length in group)
+            for group in work.lengths_g
+        ]
+        work = replace(work, lengths_g=lengths_g, unrewarded=frozenset(range(3, 24, 7)))
+        disturbances.append(Drift(rng.uniform(0, 30), rng.choice([0.5, 3])))
+    run = simulate(plan, work, cluster, settings, disturbances)
     return run, plan, settings, cluster, sum(map(sum, work.lengths_g))
 
 

@@ -35,17 +35,23 @@ def test_an_interval_by_hand() -> None:
 
 def test_a_gain_is_claimed_only_where_the_interval_is_clear_of_1() -> None:
     def runs(*seconds: float) -> list[Measures]:
-        return [Measures(each, 1.0, 1.0, 1.0, 1.0, 1, Ledger(useful=3, skew=1)) for each in seconds]
+        ledger = Ledger(useful=3, skew=1)
+        return [Measures(each, 1.0, 1.0, 1.0, 1.0, 1, ledger, 0, 0, 0) for each in seconds]
 
     ways = {
-        "async": runs(10, 11, 12), "faster": runs(5, 5.6, 6), "slower": runs(20, 22, 24.5),
+        "async": runs(10, 11, 12), "bounded": runs(20, 22, 24), "faster": runs(5, 5.6, 6),
+        "slower": runs(20, 22, 24.5),
         "alike": runs(9, 11.5, 12.5),
     }  # fmt: skip
-    _, reference, faster, slower, alike, *_ = of_comparison({"static": ways}, 3).splitlines()
-    assert reference.split()[-2:] == ["skew", "25.0%"] and "x (" not in reference
-    assert "2.00x" not in reference and "a gain" in faster
-    assert "a loss" in slower
-    assert "no gain" in alike
+    _, reference, bounded, faster, slower, alike, *_ = of_comparison(
+        {"static": ways}, 3
+    ).splitlines()
+    assert reference.split()[-2:] == ["skew", "25.0%"]
+    assert reference.count("x (") == 1 and "2.00x" in reference
+    assert bounded.count("x (") == 1 and "0.50x" in bounded
+    assert faster.count("a gain") == 2
+    assert slower.count("a loss") == 1 and slower.count("no gain") == 1
+    assert alike.count("no gain") == 1 and alike.count("a gain") == 1
 
 
 def test_hybrid_has_all_devices_and_no_more() -> None:
