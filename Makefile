@@ -116,8 +116,11 @@ format: $(VENV)/.installed-lint ## Mend style and format.
 docs: $(VENV)/.installed ## Generate docs/cli.md and docs/tables.md.
 	$(BIN)/python docs/generate.py
 
-bench: $(VENV)/.installed ## Run the benchmarks; each prints its figures.
-	for script in benchmarks/partition_*.py; do $(BIN)/python $$script || exit 1; done
+# Those that need nothing but sample_data/, the slow ones last; benchmarks/README.md has them all.
+BENCH ?= partition_quality partition_scale refresh_policies pacing near_balance published lag_and_budgets
+
+bench: $(VENV)/.installed ## Run the benchmarks on sample_data/, or those in BENCH="name ..."; each prints its figures.
+	for name in $(BENCH); do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean: ## Remove what was built, not the virtual environment.
 	rm -rf build

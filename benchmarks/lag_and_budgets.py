@@ -2,8 +2,11 @@
 
 Iteration time over max(generation at full slots, training), on recorded lengths: 8 actors of 24
 slots, a step of 128 prompts x 3 samples in minibatches of 8 prompts, a decode step of 1 + 0.004 x
-sequences, training 0.6 of generation at full slots, no cost of refresh. Steps are consumed in
-dispatch order. Predictions are made in 5 folds by prompt.
+sequences, training 0.6 of generation at full slots, no cost of refresh; a carried token is
+prefilled again at 0.02 of a slot's decode step. Steps are consumed in dispatch order. Predictions
+are made in 5 folds by prompt. Three tables a model: order alone; budgets at quantiles of the true
+lengths, in random order, a tail a round and step; schedules as `asp partition` and `asp balance`
+make them, with the budgets and the tails that they plan from the predictions.
 
     python benchmarks/lag_and_budgets.py [ROLLOUTS.parquet [NUM_SEEDS]]
 """
@@ -17,18 +20,27 @@ import polars as pl
 from held_out import lengths_of, profile_of
 from machine import heading
 
-from rollout.control.plan import Plan, uniform_plan
-from rollout.control.settings import ControlSettings
+from rollout.control.plan import Plan, plan_of, uniform_plan
+from rollout.control.settings import Carry, ControlSettings
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.run import Run
 from rollout.simulator.simulate import simulate
 from rollout.simulator.workload import workload_of
+from stages.balance.stage import BalanceConfig, balance
 from stages.costs.model import CostModel
+from stages.partition.budgets import BudgetConfig
+from stages.partition.config import Method, PartitionConfig
+from stages.partition.stage import partition
+from stages.tables.derived import complete_groups
+from stages.tables.io import conform
+from stages.tables.schemas import Groups
 
 LAG_BOUNDS = (0, 1, 4)
 NUM_ACTORS, SLOTS, SAMPLES = 8, 24, 3
 MINIBATCH, MINIBATCHES = 8, 16  # prompts a minibatch, minibatches a step
-STEP = CostModel(step_seconds=1.0, sequence_seconds=0.004)
+PREFILL = 0.02  # decode steps of a slot
+SLOT = 1.0 / SLOTS + 0.004  # seconds of a token at full slots
+STEP = CostModel(step_seconds=1.0, sequence_seconds=0.004, prefill_seconds=PREFILL * SLOT)
 Order = Callable[[np.random.Generator], list[int]]
 
 
@@ -69,14 +81,13 @@ def run(
     plan: Plan, lengths: list[list[int]], engine: Engine, settings: ControlSettings
 ) -> tuple[Run, float]:
     """A run, and its iteration time over the bound."""
-    step = STEP.step_seconds / SLOTS + STEP.sequence_seconds  # of a token at full slots
-    training = TrainingUnit(num_devices=1, token_device_seconds=0.6 * step / NUM_ACTORS)
+    training = TrainingUnit(num_devices=1, token_device_seconds=0.6 * SLOT / NUM_ACTORS)
     cluster = Cluster(
         (GenerationUnit(NUM_ACTORS, 1, SLOTS),), training, STEP, engine, reload_seconds=0.0
     )
     done = simulate(plan, workload_of(plan, lengths.__getitem__), cluster, settings)
     tokens = sum(sum(lengths[prompt]) for prompt in plan.prompt_g)
-    return done, done.seconds / (tokens * step / NUM_ACTORS)
+    return done, done.seconds / (tokens * SLOT / NUM_ACTORS)
 
 
 def whole_steps(prompts: list[int]) -> list[int]:
@@ -84,13 +95,11 @@ def whole_steps(prompts: list[int]) -> list[int]:
     return prompts[: len(prompts) // (MINIBATCH * MINIBATCHES) * MINIBATCH * MINIBATCHES]
 
 
-def models(rollouts: pl.DataFrame) -> Iterator[tuple[str, list[list[int]], np.ndarray]]:
-    """Model, lengths of 3 samples a prompt, predicted longest of 3."""
+def models(rollouts: pl.DataFrame) -> Iterator[tuple[str, list[list[int]], pl.DataFrame]]:
+    """Model, lengths of 3 samples a prompt, and what was predicted, prompts numbered on."""
     for (model,), part in rollouts.group_by("model", maintain_order=True):
         profile = profile_of(part)
-        predicted = lengths_of(str(model), profile, 0, SAMPLES).select(
-            "prompt_id", "expected_longest"
-        )
+        predicted = lengths_of(str(model), profile, 0, SAMPLES)
         observed = profile.group_by("prompt_id").agg("response_tokens")
         known = (
             predicted.join(observed, on="prompt_id")
@@ -98,7 +107,10 @@ def models(rollouts: pl.DataFrame) -> Iterator[tuple[str, list[list[int]], np.nd
             .sort("prompt_id")
         )
         lengths = [[max(1, tokens) for tokens in row[:SAMPLES]] for row in known["response_tokens"]]
-        yield str(model), lengths, known["expected_longest"].to_numpy()
+        numbered = known.drop("response_tokens").with_columns(
+            prompt_id=pl.int_range(pl.len(), dtype=pl.Int64)
+        )
+        yield str(model), lengths, numbered
 
 
 def main() -> None:
@@ -109,8 +121,9 @@ def main() -> None:
     print(heading("Iteration time over max(generation at full slots, training)"))
     for model, lengths, predicted in models(rollouts):
         print(f"## {model}: {len(lengths)} prompts\n")
-        print_orders(lengths, predicted, num_seeds)
+        print_orders(lengths, predicted["expected_longest"].to_numpy(), num_seeds)
         print_budgets(lengths, num_seeds)
+        print_schedules(lengths, predicted, num_seeds)
 
 
 def print_orders(lengths: list[list[int]], predicted: np.ndarray, num_seeds: int) -> None:
@@ -163,6 +176,57 @@ def print_budgets(lengths: list[list[int]], num_seeds: int) -> None:
                 cells.append(f"{ratio:.2f} ({lag:.1f})")
             print(f"| {engine}, {max_lag} | {' | '.join(cells)} |")
     print("\nRandom order; in brackets the mean lag.\n")
+
+
+def scheduled(lengths: pl.DataFrame, max_lag: int, method: Method, seed: int) -> Plan:
+    """What partition and balance make of the predictions, with tails where they pay."""
+    config = PartitionConfig(
+        MINIBATCH, 0.0, SAMPLES, method=method, seed=seed, cost_model=STEP,
+        budgets=BudgetConfig(max_lag, prefill_cost=PREFILL, group_size=MINIBATCHES),
+    )  # fmt: skip
+    minibatches, results = partition(lengths, config)
+    window = results.get("tail_window", 1)
+    assert isinstance(window, int)
+    deal = BalanceConfig(MINIBATCHES, epochs=1, seed=seed)
+    groups, _ = balance(minibatches, deal, STEP, window)
+    return plan_of(conform(groups, Groups, "groups", complete_groups))
+
+
+def print_schedules(lengths: list[list[int]], predicted: pl.DataFrame, num_seeds: int) -> None:
+    """The schedule without budgets, with them, restarted; a random cut with budgets."""
+    ways: dict[str, tuple[Method, Carry, bool]] = {
+        "no budgets": ("exact", "tokens", False),
+        "budgets": ("exact", "tokens", True),
+        "budgets, restart": ("exact", "restart", True),
+        "random, no budgets": ("random", "tokens", False),
+        "random, budgets": ("random", "tokens", True),
+    }
+    print(f"| engine, lag bound | {' | '.join(ways)} | budgets gain | rounds |")
+    print("|---" * (len(ways) + 3) + "|")
+    for engine in ("static", "continuous"):
+        for max_lag in LAG_BOUNDS:
+            cells, means, num_rounds = [], {}, {}
+            for name, (method, carry, has_budgets) in ways.items():
+                # A group that is restarted may join the next step whatever the bound.
+                planned = max(max_lag, carry == "restart") if has_budgets else 0
+                results = []
+                for seed in range(num_seeds):
+                    order = np.random.default_rng(seed).permutation(len(lengths)).tolist()
+                    kept = predicted[sorted(whole_steps(order))]
+                    plan = scheduled(kept, planned, method, seed)
+                    settings = ControlSettings(max_lag=max_lag, carry=carry)
+                    done, ratio = run(plan, lengths, engine, settings)
+                    assert done.max_lag <= max_lag
+                    results.append((ratio, done.mean_lag(), plan.num_rounds))
+                ratio, lag, rounds = np.mean(results, axis=0)
+                means[name] = ratio
+                cells.append(f"{ratio:.2f} ({lag:.1f})")
+                num_rounds[name] = rounds
+            gain = means["no budgets"] / means["budgets"]
+            verdict = f"{gain:.2f}x" if gain >= 1 else f"{gain:.2f}x, a loss"
+            print(f"| {engine}, {max_lag} | {' | '.join(cells)} | {verdict} "
+                  f"| {num_rounds['budgets']:.0f} |")  # fmt: skip
+    print("\nAs partition and balance plan for that bound; in brackets the mean lag.\n")
 
 
 if __name__ == "__main__":

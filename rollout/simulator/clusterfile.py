@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from rollout.control.settings import ControlSettings, Refresh
+from rollout.control.settings import ControlSettings, Pacing, Refresh
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.hardware import Derivation, read_derivation
 from rollout.simulator.modes import Mode
@@ -184,7 +184,8 @@ def read_cluster(path: str) -> ClusterFile:
     )
     settings = ControlSettings(
         max_lag=lag.whole("max_lag", 0), queue_capacity=queue.whole("capacity", 1, None),
-        refresh=refresh,
+        pacing=queue.choice("pacing", get_args(Pacing), "setpoint"),
+        set_point=queue.whole("set_point", 1, None), refresh=refresh,
     )  # fmt: skip
     for table in (generation, training, queue, lag, timeouts):
         table.finish()

@@ -63,17 +63,16 @@ class ContinuousEngine:
     _context: float = 0.0  # tokens of all slots
     _carried_seconds: float = 0.0  # prefill of carried responses under way
     _has_asked: bool = True
-    _deadline_s: float = math.inf  # of the minibatch that was started first; the others come later
+    _deadline_s: float = math.inf  # the next one of its minibatches
 
     @property
     def num_active(self) -> int:
         """Slots with a response."""
         return len(self._slots)
 
-    def start(self, work: Work, now_s: float) -> bool:
+    def start(self, work: Work, now_s: float, deadline_s: float) -> bool:
         """Another minibatch is welcome where this one leaves a slot empty."""
         self._decode(now_s)
-        deadline_s = now_s + self.price.timeout_seconds
         self._works[work.number] = Running(work, len(work.responses), deadline_s)
         self._deadline_s = min(self._deadline_s, deadline_s)
         lengths, prompts, budget = (
@@ -120,8 +119,8 @@ class ContinuousEngine:
         if is_late:
             ended += self._give_up(now_s)
         if ended:
-            first = next(iter(self._works.values()), None)
-            self._deadline_s = first.deadline_s if first else math.inf
+            deadlines = (running.deadline_s for running in self._works.values())
+            self._deadline_s = min(deadlines, default=math.inf)
         self._fill()
         return ended, self._asks()
 

@@ -31,8 +31,8 @@ class Engine(Protocol):
     def num_active(self) -> int:
         """Responses that are being decoded."""
 
-    def start(self, work: Work, now_s: float) -> bool:
-        """Take a minibatch; whether another one is welcome."""
+    def start(self, work: Work, now_s: float, deadline_s: float) -> bool:
+        """Take a minibatch, and give up what has not ended then; whether another one is welcome."""
 
     def next_s(self) -> float:
         """When `advance` is due; infinity where nothing is under way."""

@@ -60,7 +60,8 @@ class Generation:
         """An actor starts a minibatch."""
         actor = self._actors[number]
         self._leave_idle(actor)
-        is_free = actor.engine.start(work, self._world.now_s)
+        world = self._world
+        is_free = actor.engine.start(work, world.now_s, world.deadline_s(work))
         self._log("dispatch", actor, work)
         self._schedule(actor)
         if is_free:
@@ -125,10 +126,7 @@ class Generation:
 
     def _join(self, unit: str, kind: GenerationUnit, instance: int) -> None:
         world = self._world
-        price = Price.of(
-            world.cluster.cost_model, kind.speed, kind.slots, kind.devices_per_actor,
-            world.cluster.timeouts.response_seconds,
-        )  # fmt: skip
+        price = Price.of(world.cluster.cost_model, kind.speed, kind.slots, kind.devices_per_actor)
         is_static = world.cluster.engine == "static"
         engine: Engine = (
             StaticEngine(price, world.workload)

@@ -24,17 +24,13 @@ class Price:
     prefill: float
     slots: int
     num_devices: int
-    timeout_seconds: float = math.inf  # of a minibatch, from its start
 
     @classmethod
-    def of(
-        cls, model: CostModel, speed: float, slots: int, num_devices: int, timeout: float | None
-    ) -> "Price":
-        """Of a cost model at a speed; a time-out is of the clock, whatever the speed."""
+    def of(cls, model: CostModel, speed: float, slots: int, num_devices: int) -> "Price":
+        """Of a cost model at a speed."""
         return cls(
             model.step_seconds / speed, model.sequence_seconds / speed, model.kv_seconds / speed,
             model.prefill_seconds / speed, slots, num_devices,
-            math.inf if timeout is None else timeout,
         )  # fmt: skip
 
     def decode_seconds(self, num_steps: float, num_sequences: int, context: float) -> float:

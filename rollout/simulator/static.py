@@ -33,7 +33,7 @@ class StaticEngine:
         """Slots held."""
         return len(self._work.responses) if self._work else 0
 
-    def start(self, work: Work, now_s: float) -> bool:
+    def start(self, work: Work, now_s: float, deadline_s: float) -> bool:
         """No other one is welcome before it has ended."""
         assert self._work is None, "a static engine has one minibatch at a time"
         prompts = self.workload.prompt_tokens_g
@@ -42,7 +42,7 @@ class StaticEngine:
         carried = sum(prompts[each.group] + each.tokens for each in work.responses if each.tokens)
         self._prefill_seconds = self.price.prefill * self._context
         self._carried_seconds = self.price.prefill * carried
-        seconds = max(self.price.timeout_seconds - self._prefill_seconds, 0.0)
+        seconds = max(deadline_s - now_s - self._prefill_seconds, 0.0)
         self._num_steps = min(
             max(self._stop(each) - each.tokens for each in work.responses),
             self.price.num_steps(seconds, self.num_active, self._context),

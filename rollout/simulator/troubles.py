@@ -29,7 +29,7 @@ LARGEST_FACTOR = 100.0  # of lengths
 class TimeOuts:
     """How long is waited, and how often in vain."""
 
-    response_seconds: float | None = None  # from the dispatch of its minibatch; None: for ever
+    response_seconds: float | None = None  # from its minibatch's first dispatch; None: for ever
     response_chance: float = 0.0  # that a response never ends
     reward_seconds: float | None = None  # from the question; None: for ever
     reward_chance: float = 0.0  # that the reward of a sample group never comes

@@ -3,12 +3,13 @@
 The clock, the Control Unit, and what is written down.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from rollout.control.messages import Command, Response
+from rollout.control.messages import Command, Response, Work
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
 from rollout.control.unit import ControlUnit
@@ -40,6 +41,7 @@ class World:
         self.ledger_u = {f"GU{number}": Ledger() for number in range(len(cluster.generation))}
         self.ledger_u["TU"] = Ledger()
         self.version = 0  # published
+        self._start_s: dict[tuple[int, int, int], float] = {}  # by round, sample group, sample
         self._carry_out = carry_out
         self._commands: deque[Command] = deque()
 
@@ -47,6 +49,17 @@ class World:
     def now_s(self) -> float:
         """Virtual time."""
         return self.events.now_s
+
+    def deadline_s(self, work: Work) -> float:
+        """When what has not ended of a minibatch is given up; put down, its clock runs on."""
+        wait = self.cluster.timeouts.response_seconds
+        if wait is None:
+            return math.inf
+        starts = (
+            self._start_s.setdefault((work.round, group, sample), self.now_s)
+            for group, sample, _ in work.responses
+        )
+        return min(starts) + wait
 
     def give_up(self, response: Response) -> None:
         """It has timed out: nothing of it is trained on, and started again it ends at once."""

@@ -33,6 +33,8 @@ step_seconds = 7
 publication_seconds = 2
 [queue]
 capacity = 512
+pacing = "watermark"
+set_point = 99
 [lag]
 max_lag = 2
 """
@@ -50,7 +52,9 @@ def test_every_number_reaches_its_place(tmp_path: Path) -> None:
     training = TrainingUnit(4, 0.004, 7.0, 0.0, 2.0)
     costs = CostModel(0.1, 0.01, 0.001, 0.0)
     assert found.cluster == Cluster(units, training, costs, "static", 3.0)
-    assert found.settings == ControlSettings(max_lag=2, queue_capacity=512, refresh="rolling")
+    assert found.settings == ControlSettings(
+        max_lag=2, queue_capacity=512, pacing="watermark", set_point=99, refresh="rolling"
+    )
     assert found.mode == "async"
     assert [item.role for item in found.inputs] == ["cluster"]
 

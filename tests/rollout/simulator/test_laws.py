@@ -157,10 +157,14 @@ def balanced_run(num_steps: int, training: float, settings: ControlSettings) -> 
     return run, float(tokens.sum()) * slot / num_actors * max(1.0, training) / num_steps
 
 
-def test_near_balance_an_iteration_takes_little_more_than_its_bound() -> None:
-    run, bound = balanced_run(60, 1.05, ControlSettings(max_lag=4, set_point=2 * 512))
-    assert run.iteration_seconds() <= 1.05 * bound
-    _, swing = run.queue(4)
+@pytest.mark.parametrize("training", [0.9, 1.0, 1.05, 1.1])
+def test_near_balance_an_iteration_takes_little_more_than_its_bound(training: float) -> None:
+    """Within 5% when the queue is filled; filling takes the time of one more step."""
+    num_steps = 60
+    run, bound = balanced_run(num_steps, training, ControlSettings(max_lag=4, set_point=2 * 512))
+    assert run.iteration_seconds(5) <= 1.05 * bound
+    assert run.iteration_seconds() <= 1.05 * bound * (num_steps + 1) / num_steps
+    _, swing = run.queue(5)
     assert swing <= 0.5 * 512
 
 

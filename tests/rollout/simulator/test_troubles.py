@@ -58,6 +58,21 @@ def test_a_response_that_never_ends(
     assert told.startswith("timed out: 1 responses, 0 rewards, in 1 sample groups")
 
 
+@pytest.mark.parametrize("engine", ["static", "continuous"])
+def test_the_clock_runs_on_when_work_is_put_down(engine: Engine) -> None:
+    """Weights come at 2, 5, 8, ..., and each time the response that never ends is put down."""
+    plan = uniform_plan(range(8), 1, 1, 1)
+    cluster = Cluster(
+        (GenerationUnit(num_actors=2, slots=1),), TrainingUnit(1, 0.5), A_STEP_A_SECOND, engine,
+        timeouts=TimeOuts(response_seconds=9),
+    )  # fmt: skip
+    work = workload_of(plan, [[2], [NEVER], *[[2]] * 6].__getitem__)
+    settings = ControlSettings(max_lag=4, consumption="completion")
+    run = simulate(plan, work, cluster, settings)
+    assert len(times(run, "unload")) >= 2
+    assert [time for time, _, _ in times(run, "timeout")] == [9]
+
+
 def test_a_reward_that_never_comes() -> None:
     """Two groups of 3 and 2 tokens end at 3 and 5; a reward takes 1 s, a time-out 4 s."""
     plan = uniform_plan(range(2), 1, 2, 1)
