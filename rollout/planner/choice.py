@@ -1,11 +1,12 @@
 """Which setting is worth having?
 
 The fastest of the search is judged anew, under seeds that had no part in finding it, beside the
-plain setting. From it leads a walk to the *knee*: one lever after the other is set to what costs
-less, as long as the run stays within the tolerance of the fastest and is no slower than the plain
-setting. What costs less, dearest first: a lower lag bound, for training on older tokens may cost
-what no simulator shows; fewer devices; no token budgets, or fewer rounds of them; the plain value
-of a lever, and the plain setting itself, for a setting should have a reason.
+plain setting and the best turn of each lever alone. From the fastest of these leads a walk to the
+*knee*: one lever after the other is set to what costs less, as long as the run stays within the
+tolerance of the fastest and is no slower than the plain setting. What costs less, dearest first: a
+lower lag bound, for training on older tokens may cost what no simulator shows; fewer devices; no
+token budgets, or fewer rounds of them; the plain value of a lever, and the plain setting itself,
+for a setting should have a reason.
 """
 
 from collections.abc import Iterator
@@ -42,11 +43,11 @@ def choose(trials: Trials, space: Space, tolerance: float, seeds: range) -> Choi
         tolerance: Share of time by which the knee may be slower than the best.
         seeds: To judge by; the search takes those after them.
     """
-    best, alone = fastest(trials, space, seeds.stop)
-    if mean_seconds(trials, best, seeds) > mean_seconds(trials, space.plain, seeds):
-        best = space.plain
-    for setting in alone.values():
-        trials.seconds(setting, seeds)
+    found, alone = fastest(trials, space, seeds.stop)
+    best = min(
+        (space.plain, found, *alone.values()),
+        key=lambda setting: mean_seconds(trials, setting, seeds),
+    )
     limit = min(
         (1 + tolerance) * mean_seconds(trials, best, seeds),
         mean_seconds(trials, space.plain, seeds),

@@ -86,6 +86,8 @@ def read_task(
         log.info(line)
     if found.mode != "asp":
         log.warning("%s: mode is %s; plans are made for mode asp", found.name, found.mode)
+    if found.disturbances:
+        log.warning("%s: plans are made without its disturbances", found.name)
     complete = partial(lengths_table.complete, samples_per_prompt=config.samples_per_prompt)
     table = read_table(lengths, Lengths, complete)
     footer = [Input("lengths", table.sha256, table.provenance)]

@@ -101,8 +101,9 @@ class Trials:
         )
         if seed not in self._truths:
             self._truths[seed] = draw_truth(
-                task.lengths, task.recorded, task.epochs, task.samples_per_prompt, seed
-            )
+                task.lengths, task.recorded, task.epochs, task.samples_per_prompt, seed,
+                task.found.cluster.timeouts,
+            )  # fmt: skip
         with errors_of(task.found.name):
             run = simulate(plan, self._truths[seed].workload(plan), cluster, settings)
         num_prompts = len(task.lengths) * task.epochs
