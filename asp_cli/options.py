@@ -69,8 +69,8 @@ DomainColumn = Annotated[
     str | None,
     typer.Option(
         "--domain-column", metavar="NAME", show_default=False,
-        help="Column of the prompts with the kind of task, for which intervals are calibrated "
-        "apart. Default: `domain`, where there is one.",
+        help="Column of the prompts with the kind of task: lengths are told from it too, and "
+        "intervals calibrated for each. Default: `domain`, where there is one.",
     ),
 ]  # fmt: skip
 

@@ -71,7 +71,7 @@ def row(model: str, evidence: Evidence) -> str:
     assert held_out is not None
     fit_seconds = time.process_time() - start
     start = time.process_time()
-    predictor.predict(evidence.observations.texts)
+    predictor.predict(evidence.observations.texts, evidence.observations.domains)
     speed = len(evidence.prompts) / (time.process_time() - start)
     judged = judge(evidence, held_out)
     table, observations = judged.table, evidence.observations

@@ -24,17 +24,18 @@ from stages.predictor.features import FeatureSpace, Projection, Vocabularies
 from stages.predictor.forest import Forest
 from stages.predictor.ngrams import Vocabulary
 from stages.predictor.observations import Domain
-from stages.predictor.ridge import CensoredRidge
 from stages.predictor.spread import Spread
+from stages.predictor.wording import Wording
 from stages.tables.errors import AspError
 from stages.tables.provenance import Provenance
 
 if TYPE_CHECKING:  # needs torch
     from stages.predictor.transformer.predictor import TransformerPredictor
 
-FORMAT, VERSION = "asp predictor", 3
+FORMAT, VERSION = "asp predictor", 4
 MANIFEST, ARRAYS, VOCABULARY = "predictor.json", "arrays.safetensors", "vocabulary.json"
 HELDOUT = "heldout.parquet"
+WEIGHTS = ("word_g", "character_g", "scalar_d", "domain_k")  # of the wording
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def save_predictor(folder: Path, stored: Stored) -> None:
     vocabulary = {
         "words": predictor.vocabularies.words.grams,
         "characters": predictor.vocabularies.characters.grams,
+        "domains": predictor.vocabularies.domains,
     }
     files = {ARRAYS: save(_arrays(location)), VOCABULARY: _json(vocabulary)}
     description = None
@@ -97,8 +99,8 @@ def save_predictor(folder: Path, stored: Stored) -> None:
         "backend": "transformer" if transformer else "embedded",
         "transformer": description,
         "tree_share": predictor.tree_share,
-        "ridge": {
-            name: getattr(location.ridge, name) for name in ("intercept", "lowest", "highest")
+        "wording": {
+            name: getattr(location.wording, name) for name in ("intercept", "lowest", "highest")
         },
         "spread": predictor.spread.to_dict(),
         "domain": asdict(stored.domain),
@@ -137,14 +139,14 @@ def load_predictor(path: str, base_model: str | None = None) -> Stored:
                 )
         array = load(content[ARRAYS])
         vocabulary = json.loads(content[VOCABULARY])
-        ridge, marginal = manifest["ridge"], manifest["marginal"]
+        wording, marginal = manifest["wording"], manifest["marginal"]
         location = Location(
             FeatureSpace(*(_projection(array, kind) for kind in ("words", "characters"))),
-            CensoredRidge(array["ridge.weight"], **ridge),
+            Wording(**{name: array[f"wording.{name}"] for name in WEIGHTS}, **wording),
             Forest(**{f.name: array[f"forest.{f.name}"] for f in fields(Forest)}),
         )
         embedded = EmbeddedPredictor(
-            Vocabularies.of(vocabulary["words"], vocabulary["characters"]),
+            Vocabularies.of(*(vocabulary[kind] for kind in ("words", "characters", "domains"))),
             location,
             float(manifest["tree_share"]),
             Spread.from_dict(manifest["spread"]),
@@ -257,7 +259,7 @@ def _arrays(location: Location) -> dict[str, np.ndarray]:
         for name, axes in (("weight", "g"), ("components", "gk"))
     }
     arrays |= {f"forest.{f.name}": getattr(location.forest, f.name) for f in fields(Forest)}
-    arrays["ridge.weight"] = location.ridge.weight_d
+    arrays |= {f"wording.{name}": getattr(location.wording, name) for name in WEIGHTS}
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 

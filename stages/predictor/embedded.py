@@ -1,8 +1,10 @@
 """How long will the responses be, from the text alone, on a CPU and with nothing to download?
 
-mu is a mean of two predictors of the log length: a censored ridge (`ridge.py`) and extremely
-randomised trees (`forest.py`), the latter grown on what the ridge makes of cut responses. How much
-the trees count, and the spread (`spread.py`), are learned from cross-validated predictions.
+mu is a mean of two predictors of the log length: a linear reading of the whole wording
+(`wording.py`), and extremely randomised trees (`forest.py`) on a few features and the part that the
+reading gives to the domain. What cut responses would have been is told by a censored ridge
+(`ridge.py`). How much the trees count, and the spread (`spread.py`), are learned from
+cross-validated predictions.
 
 Arrays end in an axis legend: _p prompts, _s samples of all prompts in a row.
 """
@@ -17,25 +19,26 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from stages.predictor.backend import Bools, Floats, HeldOut, Ints, Observations, Prediction
 from stages.predictor.crossval import assign_folds
-from stages.predictor.features import Counts, FeatureSpace, Vocabularies
+from stages.predictor.features import Counts, FeatureSpace, Floats32, Vocabularies
 from stages.predictor.forest import Forest, grow
-from stages.predictor.ridge import CensoredRidge, fit_censored_ridge
+from stages.predictor.ridge import fit_censored_ridge
 from stages.predictor.spread import Spread, constant_spread, fit_spread
+from stages.predictor.wording import Wording, fit_wording
 
 CHUNK = 2048  # prompts predicted at once, which bounds memory
-TREE_SHARES = np.arange(11) / 10  # tried for the mean of ridge and trees
+TREE_SHARES = np.arange(11) / 10  # tried for the mean of wording and trees
 
 
 class Opinions(NamedTuple):
     """What the parts of the predictor say of each prompt, in log tokens."""
 
-    ridge_p: Floats
+    wording_p: Floats
     trees_p: Floats
     forest_spread_p: Floats
 
     def blend(self, tree_share: float) -> Floats:
         """The predicted mean log length."""
-        return (1 - tree_share) * self.ridge_p + tree_share * self.trees_p
+        return (1 - tree_share) * self.wording_p + tree_share * self.trees_p
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,15 @@ class Location:
     """The fitted parts that say where the log lengths lie."""
 
     features: FeatureSpace
-    ridge: CensoredRidge
+    wording: Wording
     forest: Forest
 
     def judge(self, counts: Counts) -> Opinions:
         """Ask every part about the prompts."""
-        feature_pd = self.features.apply(counts)
-        leaves = self.forest.predict(feature_pd)
-        return Opinions(self.ridge.predict(feature_pd), leaves.mean_p, leaves.spread_p)
+        weighed = self.features.weigh(counts)
+        readings = self.wording.read(weighed)
+        leaves = self.forest.predict(_with_domain(self.features.apply(weighed), readings.domain_p))
+        return Opinions(readings.mu_p, leaves.mean_p, leaves.spread_p)
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class EmbeddedPredictor:
 
     vocabularies: Vocabularies
     location: Location
-    tree_share: float  # of the trees in mu; the rest is the ridge's
+    tree_share: float  # of the trees in mu; the rest is the wording's
     spread: Spread
 
     def predict(
@@ -69,8 +73,8 @@ class EmbeddedPredictor:
         # One BLAS thread, or the last bits would depend on their number.
         with threadpool_limits(1, user_api="blas"):
             chunks = [
-                self.location.judge(self.vocabularies.count(texts[start : start + CHUNK]))
-                for start in range(0, len(texts), CHUNK)
+                self.location.judge(self.vocabularies.count(texts[rows], domains and domains[rows]))
+                for rows in (slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK))
             ]
         opinions = Opinions(*(np.concatenate(part) for part in zip(*chunks, strict=True)))
         mu_p = opinions.blend(self.tree_share)
@@ -91,8 +95,8 @@ def fit(
         The predictor, and the held-out predictions; None where all prompts are one text, so that
         nothing can be held out. The predictor's spread is then wide.
     """
-    vocabularies = Vocabularies.collect(observations.texts)
-    counts = vocabularies.count(observations.texts)
+    vocabularies = Vocabularies.collect(observations.texts, observations.domains)
+    counts = vocabularies.count(observations.texts, observations.domains)
     fold_p = assign_folds(observations.texts, num_folds, seed)
     # One BLAS thread: on matrices this small more of them wait for each other, and the last bits
     # of the result would depend on their number.
@@ -109,11 +113,19 @@ def fit(
 
 def _fit_location(counts: Counts, observations: Observations, seed: int) -> Location:
     features = FeatureSpace.fit(counts, seed)
-    feature_pd = features.apply(counts)
+    weighed = features.weigh(counts)
+    feature_pd = features.apply(weighed)
     ridge = fit_censored_ridge(feature_pd, observations)
     square_s = observations.weight_s * ridge.filled_s**2
     square_p = np.bincount(observations.prompt_s, square_s).astype(np.float64)
-    return Location(features, ridge.ridge, grow(feature_pd, ridge.target_p, square_p, seed))
+    wording, domain_p = fit_wording(weighed, ridge.target_p, observations.texts, seed)
+    forest = grow(_with_domain(feature_pd, domain_p), ridge.target_p, square_p, seed)
+    return Location(features, wording, forest)
+
+
+def _with_domain(feature_pd: Floats32, domain_p: Floats) -> Floats32:
+    """The features of the trees."""
+    return np.column_stack((feature_pd, domain_p.astype(np.float32)))
 
 
 def _judge_held_out(

@@ -1,15 +1,16 @@
 """What of a prompt's text does the predictor see?
 
-Word 1-2-grams and character 3-grams, weighted by tf-idf and reduced by truncated SVD (latent
-semantic analysis, Deerwester et al. 1990), beside the scalars of the text. Counting needs no
-fitting, so cross-validation counts once; weights and projections are fitted on training prompts
-alone.
+Word 1-2-grams and character 3-grams, weighted by tf-idf, beside the scalars of the text and its
+domain, where it is known. For learners that need few features the n-grams are reduced by truncated
+SVD (latent semantic analysis, Deerwester et al. 1990). Counting needs no fitting, so
+cross-validation counts once; weights and projections are fitted on training prompts alone.
 
-Arrays end in an axis legend: _p prompts, _g n-grams, _k components, _d features.
+Arrays end in an axis legend: _p prompts, _g n-grams, _k components or domains, _d features.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from stages.predictor import scalars
 from stages.predictor.ngrams import Characters, Vocabulary, Words, collect
 
 Floats32 = NDArray[np.float32]
+Domains = Sequence[str | None] | None  # kind of task of each prompt, where known
 
 MAX_GRAMS = 20_000  # of each kind
 MIN_PROMPTS = 2  # in which an n-gram must stand
@@ -30,27 +32,49 @@ OVERSAMPLING = 10  # directions beyond those kept
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The n-grams that are counted."""
+    """The n-grams that are counted, and the domains that are told apart."""
 
     words: Vocabulary
     characters: Vocabulary
+    domains: tuple[str, ...]
 
     @classmethod
-    def collect(cls, texts: Sequence[str]) -> "Vocabularies":
-        """Those that stand in the most texts."""
+    def collect(cls, texts: Sequence[str], domains: Domains = None) -> "Vocabularies":
+        """The n-grams that stand in the most texts, and all domains."""
         return cls(
             collect(Words(), texts, MAX_GRAMS, MIN_PROMPTS),
             collect(Characters(), texts, MAX_GRAMS, MIN_PROMPTS),
+            tuple(sorted({domain for domain in domains or () if domain is not None})),
         )
 
     @classmethod
-    def of(cls, words: Sequence[str], characters: Sequence[str]) -> "Vocabularies":
-        """Of these n-grams, as stored."""
-        return cls(Vocabulary(Words(), words), Vocabulary(Characters(), characters))
+    def of(
+        cls, words: Sequence[str], characters: Sequence[str], domains: Sequence[str]
+    ) -> "Vocabularies":
+        """Of these n-grams and domains, as stored."""
+        return cls(Vocabulary(Words(), words), Vocabulary(Characters(), characters), tuple(domains))
 
-    def count(self, texts: Sequence[str]) -> "Counts":
-        """Count the texts."""
-        return Counts(self.words.count(texts), self.characters.count(texts), scalars.measure(texts))
+    def count(self, texts: Sequence[str], domains: Domains = None) -> "Counts":
+        """Count the texts.
+
+        Args:
+            texts: A prompt each.
+            domains: Of the prompts; None, of one or of all: not known.
+        """
+        return Counts(
+            self.words.count(texts),
+            self.characters.count(texts),
+            scalars.measure(texts),
+            self._tell(domains or [None] * len(texts)),
+        )
+
+    def _tell(self, domains: Sequence[str | None]) -> sparse.csr_array:
+        """1 in the column of each prompt's domain."""
+        column = {domain: k for k, domain in enumerate(self.domains)}
+        cells = [(p, column[d]) for p, d in enumerate(domains) if d in column]
+        row, at = np.array(cells, dtype=np.int64).reshape(-1, 2).T
+        ones = np.ones(len(cells), dtype=np.float32)
+        return sparse.csr_array((ones, (row, at)), shape=(len(domains), len(column)))
 
 
 @dataclass(frozen=True)
@@ -60,12 +84,23 @@ class Counts:
     words_pg: sparse.csr_array
     characters_pg: sparse.csr_array
     scalars_pd: Floats32
+    domains_pk: sparse.csr_array
 
     def subset(self, is_kept_p: NDArray[np.bool_]) -> "Counts":
         """The counts of some of the prompts."""
         return Counts(
-            self.words_pg[is_kept_p], self.characters_pg[is_kept_p], self.scalars_pd[is_kept_p]
-        )
+            self.words_pg[is_kept_p], self.characters_pg[is_kept_p],
+            self.scalars_pd[is_kept_p], self.domains_pk[is_kept_p],
+        )  # fmt: skip
+
+
+class Weighed(NamedTuple):
+    """What stands in each prompt, n-grams weighted; rows are prompts."""
+
+    words_pg: sparse.csr_array  # each row of length 1, or 0 without a known n-gram
+    characters_pg: sparse.csr_array
+    scalars_pd: Floats32
+    domains_pk: sparse.csr_array
 
 
 @dataclass(frozen=True)
@@ -92,9 +127,13 @@ class Projection:
         )
         return cls(weight_g, components_gk)
 
-    def apply(self, count_pg: sparse.csr_array) -> Floats32:
+    def weigh(self, count_pg: sparse.csr_array) -> sparse.csr_array:
+        """The prompts' n-grams by their weights."""
+        return _weigh(count_pg, self.weight_g)
+
+    def apply(self, weighed_pg: sparse.csr_array) -> Floats32:
         """The prompts along the components."""
-        projected: Floats32 = _weigh(count_pg, self.weight_g) @ self.components_gk
+        projected: Floats32 = weighed_pg @ self.components_gk
         return projected
 
 
@@ -148,12 +187,19 @@ class FeatureSpace:
             Projection.fit(counts.characters_pg, CHARACTER_COMPONENTS, seed),
         )
 
-    def apply(self, counts: Counts) -> Floats32:
-        """The features of the prompts: float32, prompts x features."""
+    def weigh(self, counts: Counts) -> Weighed:
+        """The counts by their weights."""
+        return Weighed(
+            self.words.weigh(counts.words_pg), self.characters.weigh(counts.characters_pg),
+            counts.scalars_pd, counts.domains_pk,
+        )  # fmt: skip
+
+    def apply(self, weighed: Weighed) -> Floats32:
+        """The few features of the prompts: float32, prompts x features."""
         return np.hstack(
             (
-                self.words.apply(counts.words_pg),
-                self.characters.apply(counts.characters_pg),
-                counts.scalars_pd,
+                self.words.apply(weighed.words_pg),
+                self.characters.apply(weighed.characters_pg),
+                weighed.scalars_pd,
             )
         )

@@ -19,7 +19,7 @@ from stages.predictor.backend import Floats
 
 NUM_TREES = 48
 MIN_LEAF = 3  # prompts
-FEATURE_SHARE = 0.5  # of the features tried at a split
+FEATURE_SHARE = 0.4  # of the features tried at a split
 LEAF = -1  # stands for the feature of a node that is one
 
 

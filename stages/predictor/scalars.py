@@ -64,6 +64,20 @@ _SIZES = {
     .list.eval(pl.element().str.len_chars())
     .list.max(),
 }
+# Of a question with options to choose from: the rest of it, and the options.
+_OPTION = r"(?m)^[ \t]*\(?[A-J][.):][^\n]*"
+_OPTIONS = _TEXT.str.extract_all(_OPTION)
+_OPTION_SIZES = _OPTIONS.list.eval(pl.element().str.len_chars())
+_OPTION_DIGITS = _OPTIONS.list.eval(pl.element().str.count_matches("[0-9]"))
+_CHOICES = {
+    "size_without_options": _TEXT.str.replace_all(_OPTION, "").str.len_chars(),
+    "mean_option": _OPTION_SIZES.list.mean(),
+    "spread_of_options": _OPTION_SIZES.list.std(),
+    "longest_option": _OPTION_SIZES.list.max(),
+    "shortest_option": _OPTION_SIZES.list.min(),
+    "mean_digits_of_options": _OPTION_DIGITS.list.mean(),
+    "num_options_with_digits": (_OPTION_DIGITS.list.eval(pl.element() > 0)).list.sum(),
+}
 # Whole numbers in the text, as log(1 + number); 15 digits keep them exact as floats.
 _LOG_NUMBERS = _TEXT.str.extract_all(r"[0-9]{1,15}").list.eval(
     pl.element().cast(pl.Float64).log1p()
@@ -78,13 +92,13 @@ _NUMBERS = {
     "first_number": _LOG_NUMBERS.list.first(),
     "last_number": _LOG_NUMBERS.list.last(),
 }
-NAMES = (*_PATTERNS, *_SIZES, *_NUMBERS)
+NAMES = (*_PATTERNS, *_SIZES, *_CHOICES, *_NUMBERS)
 
 
 def measure(texts: Sequence[str]) -> NDArray[np.float32]:
     """The scalars of each text, prompts x NAMES; 0 where a text has none (no number, no word)."""
     counts = {name: _TEXT.str.count_matches(pattern) for name, pattern in _PATTERNS.items()}
-    logs = {name: e.cast(pl.Float64).log1p() for name, e in (counts | _SIZES).items()}
+    logs = {name: e.cast(pl.Float64).log1p() for name, e in (counts | _SIZES | _CHOICES).items()}
     frame = pl.DataFrame({"text": list(texts)}, schema={"text": pl.String})
     measured = frame.select(**(logs | _NUMBERS)).fill_null(0.0).fill_nan(0.0)
     return measured.select(NAMES).to_numpy().astype(np.float32)

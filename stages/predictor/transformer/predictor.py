@@ -88,7 +88,7 @@ class TransformerPredictor:
         self, texts: Sequence[str], domains: Sequence[str | None] | None = None
     ) -> Prediction:
         """Predict the responses' lengths, a prompt each, in the order of the texts."""
-        embedded = self.embedded.predict(texts)
+        embedded = self.embedded.predict(texts, domains)
         if self.share == 0:
             reading = Reading(embedded.mu_p, embedded.sigma_p)
         else:

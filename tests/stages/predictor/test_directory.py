@@ -64,7 +64,7 @@ def damage(folder: Path) -> None:
         (lambda d: (d / "predictor.json").write_text("{"), "not JSON"),
         (lambda d: (d / "predictor.json").write_text("[]"), "not a predictor of this tool"),
         (edit(format="other"), "its format is 'other'"),
-        (edit(version=99), "format 99, but this build reads 3"),
+        (edit(version=99), "format 99, but this build reads 4"),
         (edit(backend="other"), "backend 'other'"),
         (edit(spread={}), "not as `asp train-predictor` wrote it"),
         (edit(files={}), "not as `asp train-predictor` wrote it"),

@@ -13,6 +13,8 @@ def test_scalars_of_a_text() -> None:
         "num_lines": 4, "num_blank_lines": 1, "num_questions": 1, "num_digits": 4,
         "num_numbers": 2, "num_decimals": 1, "num_options": 2, "num_capitals": 3,
         "num_characters": len(text), "longest_line": 15, "largest_number": 12, "last_number": 5,
+        "size_without_options": 18, "longest_option": 6, "shortest_option": 5, "mean_option": 5.5,
+        "mean_digits_of_options": 0, "num_options_with_digits": 0,
     }  # fmt: skip
     assert {name: measured[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
@@ -35,7 +37,18 @@ def test_projection_spans_the_strongest_directions() -> None:
     ours = projection.components_gk
     assert ours.T @ ours == pytest.approx(np.eye(3), abs=1e-3)
     assert np.linalg.norm(ours.T @ exact) ** 2 == pytest.approx(3, abs=0.1)
-    assert projection.apply(sparse.csr_array(dense)) == pytest.approx(weighed @ ours, abs=1e-4)
+    ours_pg = projection.weigh(sparse.csr_array(dense))
+    assert ours_pg.toarray() == pytest.approx(weighed, abs=1e-5)
+    assert projection.apply(ours_pg) == pytest.approx(weighed @ ours, abs=1e-4)
+
+
+def test_a_domain_is_told_where_training_knew_it() -> None:
+    texts = ["one two", "two three", "three four"]
+    vocabularies = Vocabularies.collect(texts, ["maths", None, "law"])
+    assert vocabularies.domains == ("law", "maths")
+    told = vocabularies.count(texts, ["maths", "cooking", None]).domains_pk
+    assert told.toarray().tolist() == [[0, 1], [0, 0], [0, 0]]
+    assert vocabularies.count(texts).domains_pk.toarray().tolist() == [[0, 0]] * 3
 
 
 def test_ngrams_of_a_single_training_prompt_are_left_out() -> None:
@@ -47,7 +60,8 @@ def test_ngrams_of_a_single_training_prompt_are_left_out() -> None:
 def test_texts_that_share_little_have_few_features(texts: list[str]) -> None:
     vocabularies = Vocabularies.collect(texts)
     counts = vocabularies.count(texts)
-    features = FeatureSpace.fit(counts, seed=0).apply(counts)
+    space = FeatureSpace.fit(counts, seed=0)
+    features = space.apply(space.weigh(counts))
     assert features.shape[0] == len(texts)
     assert len(scalars.NAMES) <= features.shape[1] <= len(scalars.NAMES) + 2
     assert np.isfinite(features).all()
