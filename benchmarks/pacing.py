@@ -151,10 +151,11 @@ def plot(path: str) -> None:
     titles = {EVENTS[0]: EVENTS[0], EVENTS[2]: "a unit of four is lost, and comes back"}
     figure, axes = plt.subplots(2, 2, figsize=(8, 4.4), sharex=True, sharey="row")
     for column, (event, title) in enumerate(titles.items()):
+        window_s = 2 * iteration if event == "lengths double" else iteration
         for name in PACINGS:
             done = run(name, event, START, 0)
             for row, watched in enumerate(WATCHED):
-                level = sliding(done, watched, iteration, times)
+                level = sliding(done, watched, window_s, times)
                 axes[row][column].plot(times / iteration, level, linewidth=1, label=name)
         for row in range(2):
             for mark in (START, END)[: column + 1]:
