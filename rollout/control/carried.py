@@ -9,7 +9,7 @@ its own. Every bucket of step d is ready once step d - 1 is complete, so waiting
 from collections import Counter
 from dataclasses import dataclass, field
 
-from rollout.control.messages import Response
+from rollout.control.messages import Response, Unfinished
 from rollout.control.plan import Place, Plan
 
 
@@ -48,6 +48,14 @@ class Carried:
         if key not in self._buckets:
             self._buckets[key] = Bucket(self._places.pop(key, []))
         self._buckets[key].responses += responses
+
+    def waiting(self) -> list[Unfinished]:
+        """All responses in the buckets."""
+        return [
+            Unfinished(step, round_, response)
+            for (step, round_), bucket in self._buckets.items()
+            for response in bucket.responses
+        ]
 
     def ready(self, first_head: int | None) -> tuple[int, int] | None:
         """Step and round of the bucket to go next: nearest step, then highest round.

@@ -6,12 +6,13 @@ bound, the pacing and the plan's placement let start.
 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from rollout.control.carried import Carried
 from rollout.control.fleet import Actor, Fleet
 from rollout.control.inventory import Inventory
-from rollout.control.messages import Response, Work
+from rollout.control.messages import HeldOver, Response, Unfinished, Work
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
 from rollout.control.steps import Steps
@@ -88,6 +89,29 @@ class Line:
             whole = [Response(group, sample) for sample in range(self._plan.samples_g[group])]
             self._carried.wait(work.round + 1, step, whole)
 
+    # What outlives a run ----------------------------------------------------------------------
+
+    def unfinished(self) -> list[Unfinished]:
+        """All responses that wait in a bucket, or were put down or lost."""
+        requeued = [
+            Unfinished(work.step, work.round, response)
+            for work in self._requeued
+            for response in work.responses
+        ]
+        return self._carried.waiting() + requeued
+
+    def hold(self, held: HeldOver) -> None:
+        """A sample group that was carried before the run."""
+        if held.first_version is not None:
+            self.first_version[held.group] = held.first_version
+        self._steps.move(held.group, held.step)
+        self._inventory.start(self._plan.samples_g[held.group])
+        if held.unfinished:
+            self._waiting.add(held.group)
+            self._inventory.cut(self._plan.samples_g[held.group])
+        for step, round_, response in held.unfinished:
+            self._carried.wait(round_, step, [response])
+
     # What is next -----------------------------------------------------------------------------
 
     def next_work(self, actor: Actor) -> Work | Reason:
@@ -95,8 +119,7 @@ class Line:
         for place, work in enumerate(self._requeued):
             if self._may_continue(work, actor):
                 self._requeued.pop(place)
-                self._begin(work.responses, actor)
-                return work
+                return self._again(work, self._begin(work.responses, actor))
         first = next(iter(self._heads.values())).step if self._heads else None
         tail = self._carried.ready(first)
         if tail is not None and (
@@ -163,18 +186,26 @@ class Line:
 
     def _budget(self, round_: int, step: int, first_version: int) -> int | None:
         """The budget of a minibatch, if what it cuts is certain to end within the lag bound."""
-        budget = self._plan.budget_r[round_]
-        later = self._plan.next_tail(round_ + 1, step)
-        if budget is None or later is None:
-            return None
-        if self._settings.carry == "tokens":
-            is_certain = later - first_version <= self._settings.max_lag
-        else:
-            is_certain = not round_ and later - step <= max(self._settings.max_lag, 1)
-        if not is_certain:
+        if not self._may_cut(round_, step, first_version):
             return None
         self._carried.feed(round_, step)
-        return budget
+        return self._plan.budget_r[round_]
+
+    def _again(self, work: Work, first_version: int) -> Work:
+        """Requeued work keeps its budget, unless this actor has older weights than the last one."""
+        if work.token_budget is None or self._may_cut(work.round, work.step, first_version):
+            return work
+        self._carried.fed(work.round, work.step)
+        return replace(work, token_budget=None)
+
+    def _may_cut(self, round_: int, step: int, first_version: int) -> bool:
+        """Whether what is cut there is certain to end within the lag bound."""
+        later = self._plan.next_tail(round_ + 1, step)
+        if self._plan.budget_r[round_] is None or later is None:
+            return False
+        if self._settings.carry == "tokens":
+            return later - first_version <= self._settings.max_lag
+        return not round_ and later - step <= max(self._settings.max_lag, 1)
 
     def _next_number(self) -> int:
         self._num_works += 1

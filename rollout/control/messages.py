@@ -28,6 +28,26 @@ class Work:
     minibatch_id: int | None = None  # None: a tail that the plan did not foresee
 
 
+class Unfinished(NamedTuple):
+    """A response that goes on in a tail of this step and round."""
+
+    step: int
+    round: int
+    response: Response
+
+
+class HeldOver(NamedTuple):
+    """A sample group that left its step for one that was not taken: what a later run has to know.
+
+    Without unfinished responses it is complete, and waits for its rewards or its step.
+    """
+
+    group: int
+    step: int  # that it has joined
+    first_version: int | None  # that made its first token; None: it has none
+    unfinished: tuple[Unfinished, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """Generate this; answer `ended`."""

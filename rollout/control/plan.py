@@ -7,8 +7,9 @@ Lists end in an axis legend: _g sample groups, _s training steps, _r rounds.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import polars as pl
 
@@ -49,6 +50,7 @@ class Plan:
     step_g: tuple[int, ...]
     group_id_s: tuple[int, ...]  # batch group of each step
     tail_steps_r: tuple[tuple[int, ...], ...]  # steps with a place, ascending, by round
+    first_step: int = 0  # those before it were taken
 
     @property
     def num_rounds(self) -> int:
@@ -69,15 +71,31 @@ class Plan:
         return min((tail - step for tail, step in tails if tail is not None), default=None)
 
     def samples_s(self) -> list[int]:
-        """Samples of each step's heads."""
+        """Samples of each step's heads, those that were taken included."""
         samples = [0] * self.num_steps
-        for head in self.heads:
-            samples[head.step] += head.num_samples
+        for step, size in zip(self.step_g, self.samples_g, strict=True):
+            samples[step] += size
         return samples
 
     def without_budgets(self) -> "Plan":
         """The same heads, each run to its end; steps of tails alone stay, without samples."""
         return replace(self, places={}, budget_r=(None,), tail_steps_r=((),))
+
+    def rest(self, first_step: int, started: Collection[int]) -> "Plan":
+        """What is left before this step is taken, less the sample groups that were started.
+
+        Numbers stay. A head that loses some of its groups falls into runs of consecutive ones.
+        """
+        heads: list[Head] = []
+        for head in self.heads:
+            left = [group for group in head.groups if group not in started]
+            cuts = [i for i in range(1, len(left)) if left[i] > left[i - 1] + 1]
+            for start, stop in pairwise([0, *cuts, len(left)]):
+                if start < stop:
+                    groups = range(left[start], left[stop - 1] + 1)
+                    size = sum(self.samples_g[group] for group in groups)
+                    heads.append(replace(head, groups=groups, num_samples=size))
+        return replace(self, heads=tuple(heads), first_step=first_step)
 
 
 def plan_of(schedule: pl.DataFrame, prompts_per_step: int | None = None) -> Plan:
@@ -148,6 +166,22 @@ def uniform_plan(
     samples_per_prompt: int,
     budgets: Sequence[int] = (),
 ) -> Plan:
+    """`uniform_schedule` as a plan."""
+    return plan_of(
+        uniform_schedule(
+            prompt_ids, prompts_per_minibatch, minibatches_per_step, samples_per_prompt, budgets
+        )
+    )
+
+
+def uniform_schedule(
+    prompt_ids: Sequence[int],
+    prompts_per_minibatch: int,
+    minibatches_per_step: int,
+    samples_per_prompt: int,
+    budgets: Sequence[int] = (),
+    epoch: int = 0,
+) -> pl.DataFrame:
     """Prompts in the order given, cut into equal minibatches and steps; the last may be less.
 
     Budgets, if any, make a ladder with a place for one tail of each round in each step that can
@@ -166,10 +200,10 @@ def uniform_plan(
         ]
         start = group * minibatches_per_step
         rows += [(group, 0, ids) for ids in minibatches[start : start + minibatches_per_step]]
-    schedule = pl.DataFrame(
+    return pl.DataFrame(
         {
             "minibatch_id": range(len(rows)),
-            "epoch": [0] * len(rows),
+            "epoch": [epoch] * len(rows),
             "group_id": [group for group, _, _ in rows],
             "position": range(len(rows)),
             "kind": ["tail" if round_ else "head" for _, round_, _ in rows],
@@ -183,7 +217,6 @@ def uniform_plan(
             "prompt_ids": pl.List(pl.Int64), "token_budget": pl.Int64, "instance": pl.Int64
         },
     )  # fmt: skip
-    return plan_of(schedule)
 
 
 def _steps(rows: pl.DataFrame, prompts_per_step: int | None) -> list[int]:

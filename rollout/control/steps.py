@@ -26,6 +26,9 @@ class Steps(Protocol):
     def move(self, group: int, step: int) -> None:
         """A sample group leaves its step and joins a later one."""
 
+    def left(self, step: int) -> dict[int, int]:
+        """Sample groups of earlier steps that have joined this one or a later, with that step."""
+
     def add(self, group: int) -> None:
         """A sample group is complete and scored."""
 
@@ -44,7 +47,8 @@ class InOrder:
         for step in plan.step_g:
             self._num_open_s[step] += 1
         self._ready_s: list[list[int]] = [[] for _ in range(plan.num_steps)]
-        self.next_step = 0
+        self._moved: dict[int, int] = {}  # planned step of each group that has joined another
+        self.next_step = plan.first_step
 
     def may_start(self, step: int, version: int) -> bool:
         """The hard lag bound."""
@@ -61,6 +65,15 @@ class InOrder:
             self._num_open_s[old] -= 1
             self._num_open_s[step] += 1
             self._step_g[group] = step
+            self._moved.setdefault(group, old)
+
+    def left(self, step: int) -> dict[int, int]:
+        """Their steps are over, and they are not."""
+        return {
+            group: self._step_g[group]
+            for group, planned in self._moved.items()
+            if planned < step <= self._step_g[group]
+        }
 
     def add(self, group: int) -> None:
         """It was the last of its step, or not."""
@@ -85,7 +98,7 @@ class AsCompleted:
         for step in plan.step_g:
             self._size_s[step] += 1
         self._ready: deque[int] = deque()
-        self.next_step = 0
+        self.next_step = plan.first_step
 
     def may_start(self, step: int, version: int) -> bool:
         """Credits alone hold it."""
@@ -98,6 +111,10 @@ class AsCompleted:
     def move(self, group: int, step: int) -> None:
         """Nothing is carried."""
         raise AssertionError("consumption in completion order carries nothing")
+
+    def left(self, step: int) -> dict[int, int]:
+        """None: a group has no step of its own."""
+        return {}
 
     def add(self, group: int) -> None:
         """Behind those completed before."""

@@ -14,11 +14,13 @@ from rollout.control.line import Line
 from rollout.control.messages import (
     Command,
     Dispatch,
+    HeldOver,
     Hold,
     Requeue,
     Response,
     Score,
     Train,
+    Unfinished,
     Work,
 )
 from rollout.control.plan import Plan
@@ -59,7 +61,36 @@ class ControlUnit:
         """Sample groups of heads that no actor was given."""
         return self._line.undispatched()
 
+    def held_over(self, step: int) -> list[HeldOver]:
+        """Sample groups of earlier steps that join this one or a later: with them a run resumes."""
+        groups = self._steps.left(step)
+        under_way = [
+            Unfinished(work.step, work.round, response)
+            for work, _ in self._works.values()
+            for response in work.responses
+        ]
+        unfinished: dict[int, list[Unfinished]] = {group: [] for group in groups}
+        for each in (*under_way, *self._line.unfinished()):
+            if each.response.group in groups:
+                unfinished[each.response.group].append(each)
+        return [
+            HeldOver(group, joined, self._line.first_version.get(group), tuple(unfinished[group]))
+            for group, joined in groups.items()
+        ]
+
     # Events -----------------------------------------------------------------------------------
+
+    def resumed(self, held: Iterable[HeldOver]) -> list[Command]:
+        """A run goes on from the plan's first step; told before all else."""
+        complete = []
+        for each in held:
+            self._line.hold(each)
+            self._missing_g[each.group] = len(each.unfinished)
+            if not each.unfinished:
+                complete.append(each.group)
+        self._unscored.update(complete)
+        scores: list[Command] = [Score(tuple(complete))] if complete else []
+        return [*scores, *self._proceed()]
 
     def joined(
         self, actor: int, version: int, slots: int, instance: int | None = None

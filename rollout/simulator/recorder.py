@@ -1,5 +1,6 @@
-"""What is written down while a simulation runs?"""
+"""What is written down while a plan runs, in virtual time or in real?"""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ import polars as pl
 from rollout.control.messages import Train, Work
 from rollout.control.plan import Plan
 from rollout.simulator.run import Occupancy
-from rollout.simulator.workload import Workload
 from stages.tables.schemas import Trace
 
 STEPS = {
@@ -21,12 +21,18 @@ STEPS = {
 class Recorder:
     """Rows of the trace, training steps, and occupancy."""
 
-    def __init__(self, plan: Plan, workload: Workload) -> None:
+    def __init__(self, plan: Plan, tokens: Callable[[int], int]) -> None:
+        """Begin with nothing.
+
+        Args:
+            plan: Whose sample groups are numbered.
+            tokens: Of all responses of a sample group that is trained on.
+        """
         self._plan = plan
-        self._workload = workload
-        self._rows: list[tuple[Any, ...]] = []
-        self._steps: list[tuple[Any, ...]] = []
-        self._occupancy: list[tuple[float, int, int]] = [(0.0, 0, 0)]
+        self._tokens = tokens
+        self.rows: list[tuple[Any, ...]] = []
+        self.step_rows: list[tuple[Any, ...]] = []
+        self.changes: list[tuple[float, int, int]] = [(0.0, 0, 0)]  # of occupancy
         self.lag_g: dict[int, int] = {}
         self.failed: set[int] = set()
         self.timed_out_responses = self.timed_out_rewards = 0
@@ -34,8 +40,8 @@ class Recorder:
 
     def occupancy(self, now_s: float, queued: int, position: int) -> None:
         """Samples in the queue, and in flight or queued."""
-        if self._occupancy[-1][1:] != (queued, position):
-            self._occupancy.append((now_s, queued, position))
+        if self.changes[-1][1:] != (queued, position):
+            self.changes.append((now_s, queued, position))
             self.queue_size = queued
 
     def event(
@@ -53,39 +59,47 @@ class Recorder:
         if work is not None:
             epoch, minibatch_id = work.epoch, work.minibatch_id
             group_id = self._plan.group_id_s[work.step]
-        self._rows.append(
+        self.rows.append(
             (now_s, event, unit, actor, epoch, minibatch_id, group_id, num_active,
              self.queue_size, version, None)
         )  # fmt: skip
 
-    def train(self, now_s: float, train: Train, end_s: float) -> None:
+    def taken(self, now_s: float, train: Train) -> None:
         """A training step takes its sample groups."""
         group_id = self._plan.group_id_s[train.step]
         largest = max(train.lags, default=None)
-        self._rows.append(
+        self.rows.append(
             (now_s, "train", "TU", None, None, None, group_id, None, self.queue_size, train.step,
              largest)
         )  # fmt: skip
-        if not train.groups:
-            return
+
+    def trained(self, start_s: float, train: Train, end_s: float) -> None:
+        """A training step with samples is over."""
+        group_id = self._plan.group_id_s[train.step]
+        largest = max(train.lags)
         samples = [self._plan.samples_g[group] for group in train.groups]
         self.lag_g.update(zip(train.groups, train.lags, strict=True))
         self.failed |= train.failed
-        self._steps.append(
-            (train.step, group_id, now_s, end_s, len(train.groups), sum(samples),
-             sum(sum(self._workload.lengths_g[group]) for group in train.groups),
+        self.step_rows.append(
+            (train.step, group_id, start_s, end_s, len(train.groups), sum(samples),
+             sum(self._tokens(group) for group in train.groups),
              float(np.average(train.lags, weights=samples)), largest)
         )  # fmt: skip
 
     def steps(self) -> pl.DataFrame:
         """A row a training step with samples."""
-        return pl.DataFrame(self._steps, schema=STEPS, orient="row")
+        return pl.DataFrame(self.step_rows, schema=STEPS, orient="row")
 
     def samples(self) -> Occupancy:
         """Occupancy over time."""
-        return Occupancy(*np.array(self._occupancy, dtype=np.float64).T)
+        return Occupancy(*np.array(self.changes, dtype=np.float64).T)
 
     def trace(self) -> pl.DataFrame:
         """The trace table."""
-        schema = {name: column.dtype for name, column in Trace.columns().items()}
-        return pl.DataFrame(self._rows, schema=schema, orient="row")
+        return trace_of(self.rows)
+
+
+def trace_of(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
+    """Rows as the trace table."""
+    schema = {name: column.dtype for name, column in Trace.columns().items()}
+    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -40,12 +40,12 @@ class Run:
     steps: pl.DataFrame  # step, group_id, start_s, end_s, groups, samples, tokens, lags: a row each
     lag_g: dict[int, int]  # by sample group, in the order in which they were trained on
     failed: frozenset[int]  # sample groups in which something never came
-    timed_out_responses: int
-    timed_out_rewards: int
     occupancy: Occupancy
     ledger_u: dict[str, Ledger]  # by unit
     num_devices: int
     trace: pl.DataFrame  # the trace table
+    timed_out_responses: int = 0  # where they are told apart, as in the simulator
+    timed_out_rewards: int = 0
 
     @property
     def ledger(self) -> Ledger:

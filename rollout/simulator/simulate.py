@@ -26,7 +26,7 @@ from rollout.control.messages import (
 )
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
-from rollout.simulator.cluster import Cluster
+from rollout.simulator.cluster import Cluster, GenerationUnit
 from rollout.simulator.events import Priority
 from rollout.simulator.generation import Generation
 from rollout.simulator.run import Run
@@ -153,6 +153,17 @@ class _Simulation:
         world.do(world.control.scored(groups, failed))
 
 
+def check_slots(plan: Plan, units: Sequence[GenerationUnit]) -> None:
+    """Refuse minibatches that a static engine cannot hold."""
+    largest = max((head.num_samples for head in plan.heads), default=0)
+    slots = min(unit.slots for unit in units)
+    if largest > slots:
+        raise AspError(
+            f"a minibatch of {largest} responses does not fit into an actor of {slots} slots: "
+            "a static engine holds it whole; give more slots, or a smaller --batch-size"
+        )
+
+
 def _check(
     plan: Plan,
     cluster: Cluster,
@@ -160,13 +171,7 @@ def _check(
     disturbances: Sequence[Disturbance],
 ) -> None:
     if cluster.engine == "static":
-        largest = max((head.num_samples for head in plan.heads), default=0)
-        slots = min(unit.slots for unit in cluster.generation)
-        if largest > slots:
-            raise AspError(
-                f"a minibatch of {largest} responses does not fit into an actor of {slots} slots: "
-                "a static engine holds it whole; give more slots, or a smaller --batch-size"
-            )
+        check_slots(plan, cluster.generation)
     num_outages = sum(not isinstance(each, Drift) for each in disturbances)
     if cluster.is_colocated and (settings.max_lag or num_outages):
         raise AspError(

@@ -59,11 +59,11 @@ def run(
         found.lengths, found.recorded, len(set(plan.epoch_g)), max(plan.samples_g), seed,
         cluster_file.cluster.timeouts,
     )  # fmt: skip
-    _warn_of_idle_budgets(plan, cluster_file.mode, cluster_file.settings.max_lag)
+    warn_of_idle_budgets(plan, cluster_file.mode, cluster_file.settings.max_lag)
     plan, on, settings = in_mode(
         cluster_file.mode, plan, cluster_file.cluster, cluster_file.settings
     )
-    _warn_of_idle_actors(plan, on.num_actors)
+    warn_of_idle_actors(plan, on.num_actors)
     with errors_of(cluster_file.name):
         done = simulate(plan, truth.workload(plan), on, settings, cluster_file.disturbances)
     measures = measure(done, num_iterations(found.schedule.frame))
@@ -90,8 +90,8 @@ def run_comparison(
     if found.cluster.disturbances:
         log.warning("--compare leaves the disturbances out: their times are those of one run")
     plan = _plan_of(found.schedule)
-    _warn_of_idle_budgets(plan, "asp", found.cluster.settings.max_lag)
-    _warn_of_idle_actors(plan, found.cluster.cluster.num_actors)
+    warn_of_idle_budgets(plan, "asp", found.cluster.settings.max_lag)
+    warn_of_idle_actors(plan, found.cluster.cluster.num_actors)
     cut, deal = recorded_settings(found.schedule)
     num_samples = _samples_per_prompt(found.schedule)
     comparison = Comparison(
@@ -161,7 +161,7 @@ def _samples_per_prompt(schedule: Table) -> int:
     return int(each[0])
 
 
-def _warn_of_idle_budgets(plan: Plan, mode: Mode, max_lag: int) -> None:
+def warn_of_idle_budgets(plan: Plan, mode: Mode, max_lag: int) -> None:
     """Say it where no response can be cut; the Control Unit then runs each to its end."""
     if not plan.num_rounds:
         return
@@ -177,7 +177,7 @@ def _warn_of_idle_budgets(plan: Plan, mode: Mode, max_lag: int) -> None:
         )  # fmt: skip
 
 
-def _warn_of_idle_actors(plan: Plan, num_actors: int) -> None:
+def warn_of_idle_actors(plan: Plan, num_actors: int) -> None:
     """Say it where the plan's placement has no minibatch for some actors; each is an instance."""
     placed = {head.instance for head in plan.heads}
     if None not in placed and len(placed) < num_actors:

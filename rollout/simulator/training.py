@@ -35,7 +35,9 @@ class Training:
             seconds = unit.train_seconds(tokens, num_devices)
             export, publication = unit.export_seconds, unit.publication_seconds
             switch = cluster.switching_seconds if cluster.is_colocated else 0.0
-        world.record.train(world.now_s, train, world.now_s + switch + seconds)
+        world.record.taken(world.now_s, train)
+        if train.groups:
+            world.record.trained(world.now_s, train, world.now_s + switch + seconds)
         if cluster.is_colocated:
             self._generation.give_way(seconds, 2 * switch, export)
         else:

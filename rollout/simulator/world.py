@@ -37,7 +37,7 @@ class World:
         self.control = ControlUnit(plan, settings)
         self.is_restarting = settings.carry == "restart"
         self.events = Events()
-        self.record = Recorder(plan, self.workload)
+        self.record = Recorder(plan, lambda group: sum(self.workload.lengths_g[group]))
         self.ledger_u = {f"GU{number}": Ledger() for number in range(len(cluster.generation))}
         self.ledger_u["TU"] = Ledger()
         self.version = 0  # published

@@ -32,6 +32,10 @@ def errors_of(name: str) -> Iterator[None]:
         raise AspError(f"{name}: {error}") from None
 
 
+class Stopped(AspError):
+    """The user stopped a run that leaves something to go on from; exit 130."""
+
+
 def first_few(values: object, limit: int = 3) -> str:
     """Render the first values of an iterable for a message: `3, 7, 9, ...`."""
     items = list(values)  # type: ignore[call-overload]

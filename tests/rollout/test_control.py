@@ -315,3 +315,26 @@ def test_settings_out_of_range_are_named() -> None:
         ControlSettings(max_lag=-1)
     with pytest.raises(AspError, match="low must be below high"):
         ControlSettings(low_mark=5, high_mark=5)
+
+
+def test_requeued_work_loses_its_budget_on_an_actor_with_older_weights(
+    make_schedule: MakeSchedule,
+) -> None:
+    """Cut there, its group would join step 2 with a token of version 0, at a lag bound of 1."""
+    plan = plan_of(make_schedule([[1, 1], [1], [-1, 1]], budgets=[10]))
+    unit = ControlUnit(plan, ControlSettings(max_lag=1, refresh="rolling"))
+    unit.joined(0, 0, 8)
+    unit.joined(1, 0, 8)
+    unit.ended(0)
+    unit.ended(1)
+    unit.scored([0, 1])
+    unit.trained(0)
+    assert unit.published(1) == [Reload(0, 1)]
+    (sent,) = [c for c in unit.reloaded(0, 1) if isinstance(c, Dispatch)]
+    assert (sent.work.step, sent.work.token_budget) == (1, 10)
+    assert unit.joined(2, 0, 8) == [Hold(2, "lag")]
+    (again,) = [c for c in unit.lost(0) if isinstance(c, Dispatch)]
+    assert (again.actor, again.work.step, again.work.token_budget) == (2, 1, None)
+    unit.ended(again.work.number)
+    (train,) = [c for c in unit.scored([2]) if isinstance(c, Train)]
+    assert train.lags == (1,)
