@@ -50,7 +50,7 @@ class TransformersEngine:
             name, "--model", "a language model",
         )  # fmt: skip
         self._model = model.to(self._device).eval()
-        self._end_ids = _end_ids(model.generation_config, self._tokenizer.tokenizer)
+        self._end_ids = end_ids(model.generation_config, self._tokenizer.tokenizer)
         if not self._end_ids:
             log.warning("--model %s: names no end token: every response will run to its cap", name)
         model.generation_config = GenerationConfig()  # what it recommends is not to be mixed in
@@ -181,7 +181,7 @@ class _Steps(StoppingCriteria):  # type: ignore[misc]
         return torch.zeros_like(last, dtype=torch.bool)
 
 
-def _end_ids(settings: Any, tokenizer: Any) -> frozenset[int]:
+def end_ids(settings: Any, tokenizer: Any) -> frozenset[int]:
     """The end tokens of the model's generation_config, else the tokenizer's."""
     ids = settings.eos_token_id if settings is not None else None
     if ids is None:

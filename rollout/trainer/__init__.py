@@ -1,0 +1,1 @@
+"""The asynchronous trainer: real Generation Units and a Training Unit under the Control Unit."""

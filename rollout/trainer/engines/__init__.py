@@ -1,0 +1,1 @@
+"""Engines that a Generation Unit can hold."""
