@@ -28,7 +28,7 @@ GROUPING = $(if $(PROMPTS_PER_GROUP),--prompts-per-group $(PROMPTS_PER_GROUP),--
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo schedule test test-slow lint format docs bench clean FORCE
+.PHONY: help demo schedule test test-slow test-train lint format docs bench clean FORCE
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -103,6 +103,9 @@ test: $(VENV)/.installed-test ## Set up from nothing and run the default tests.
 
 test-slow: $(VENV)/.installed-test $(VENV)/.installed-ray ## Run the slow tests too.
 	$(BIN)/python -m pytest
+
+test-train: $(VENV)/.installed-test ## Kill the trainer's processes a hundred times; train a tiny model.
+	$(BIN)/python -m pytest -m slow tests/rollout/trainer
 
 lint: $(VENV)/.installed-lint ## Style, format, types.
 	$(BIN)/ruff check .

@@ -24,9 +24,10 @@ from asp_cli import (
     refresh,
     report,
     simulate,
+    train,
     train_predictor,
 )
-from stages.tables.errors import AspError, log
+from stages.tables.errors import AspError, Stopped, log
 
 INTERRUPTED = 130  # typer's exit code where a KeyboardInterrupt reaches it
 
@@ -57,6 +58,7 @@ app.command("emit")(emit.command)
 app.command("refresh")(refresh.command)
 app.command("simulate")(simulate.command)
 app.command("plan")(plan.command)
+app.command("train")(train.command)
 app.command("report")(report.command)
 app.command("inspect")(inspect.command)
 
@@ -70,6 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
     except TyperException as mistake:
         log.error("%s (see %s --help)", mistake.format_message(), _command_path(mistake))
         code = mistake.exit_code
+    except Stopped as stopped:
+        log.error(str(stopped))
+        return INTERRUPTED
     except AspError as error:
         log.error(str(error))
         code = 1

@@ -455,6 +455,27 @@ class Plans(dy.Schema):
         return pl.col("gain").is_between(pl.col("gain_low"), pl.col("gain_high"))
 
 
+class Metrics(dy.Schema):
+    """What each training step did: a row a step with samples.
+
+    What the Training Unit measured follows in columns of its own.
+    """
+
+    step = dy.Int64(primary_key=True, min=0, description="training step, from 0")
+    group_id = dy.Int64(min=0, description="batch group that it consumed")
+    start_s = dy.Float64(
+        min=0, metadata={"unit": "s"}, description="when it began, since the start of the run"
+    )
+    end_s = dy.Float64(min=0, metadata={"unit": "s"}, description="when it was over")
+    groups = dy.Int64(min=1, description="sample groups")
+    samples = dy.Int64(min=1, metadata={"unit": "samples"}, description="their responses")
+    tokens = dy.Int64(min=0, metadata={"unit": "tokens"}, description="of the responses")
+    mean_lag = dy.Float64(
+        min=0, metadata={"unit": "training steps"}, description="policy lag, over samples"
+    )
+    max_lag = dy.Int64(min=0, metadata={"unit": "training steps"}, description="largest policy lag")
+
+
 TABLES: dict[str, type[dy.Schema]] = {
     "prompts": Prompts,
     "profile": Profile,
@@ -465,6 +486,7 @@ TABLES: dict[str, type[dy.Schema]] = {
     "schedule": Schedule,
     "trace": Trace,
     "plans": Plans,
+    "metrics": Metrics,
 }
 """Every table by the name that its footer and the messages use."""
 

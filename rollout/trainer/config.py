@@ -1,0 +1,76 @@
+"""How is a run to go?"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rollout.control.settings import Carry, Pacing, Refresh
+from rollout.simulator.modes import Mode
+from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
+
+EngineName = Literal["transformers", "timed"]
+Batching = Literal["static", "continuous"]
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What decides no result: time-outs, checkpoints, and where the processes run."""
+
+    checkpoint_every: int = 10  # training steps
+    response_timeout_s: float = 3600.0  # of a minibatch, from its dispatch
+    grace_s: float = 10.0  # beyond it, before a unit that does not give up is killed
+    reward_timeout_s: float = 60.0  # of a sample group
+    num_judges: int = 1  # processes that score
+    unit_cpus: float = 0.0  # that Ray reserves for a Generation Unit
+    unit_gpus: float = 0.0
+    trainer_gpus: float = 0.0
+    address: str | None = None  # of a Ray cluster; None: one of its own on this machine
+
+
+@dataclass(frozen=True)
+class ControlConfig:
+    """What the Control Unit is told; None: as the cluster file says, or else its default."""
+
+    mode: Mode | None = None
+    max_lag: int | None = None
+    refresh: Refresh | None = None
+    pacing: Pacing = "setpoint"
+    carry: Carry = "tokens"
+
+
+@dataclass(frozen=True)
+class CutConfig:
+    """Minibatches and steps where there is no schedule."""
+
+    samples_per_prompt: int = 8
+    batch_size: int = 32  # prompts in a minibatch
+    group_size: int = 8  # minibatches in a step
+    epochs: int = 1
+
+
+@dataclass(frozen=True)
+class TimedConfig:
+    """What stands in for a model."""
+
+    cluster: str  # file
+    lengths: str  # file
+    profile: str | None = None  # file with recorded lengths
+    scale: float = 1.0  # real seconds a second of the cluster file
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A model, and how it generates and learns."""
+
+    model: str  # directory
+    prompts: str  # file
+    reward: str  # name, or module:function
+    prompt_column: str = DEFAULT_PROMPT_COLUMN
+    units: int = 1  # Generation Units
+    actors: int = 1  # engines in each
+    slots: int = 32  # responses that an engine decodes at once
+    batching: Batching = "static"
+    max_response_tokens: int = 1024
+    temperature: float = 1.0
+    loss: Literal["grpo", "dr_grpo", "dapo"] = "grpo"
+    learning_rate: float = 1e-6
+    kl_coefficient: float = 0.0

@@ -1,0 +1,117 @@
+"""What does one see of a run while it goes on?
+
+A few lines, redrawn several times a second where standard error is a terminal; the metrics of each
+step for TensorBoard where that is installed. Neither changes anything of the run.
+"""
+
+import importlib.util
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rollout.trainer.session import Session
+
+if TYPE_CHECKING:
+    from rollout.trainer.driver import Driver
+
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+@contextmanager
+def view(is_shown: bool, place: Path) -> Iterator[Callable[["Driver"], None]]:
+    """What to call with the driver several times a second."""
+    board = _Board(place) if importlib.util.find_spec("tensorboard") else None
+    if not (is_shown and sys.stderr is not None and sys.stderr.isatty()):
+        yield board.show if board else lambda driver: None
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+        watch = Watch()
+
+        def show(driver: "Driver") -> None:
+            if driver.session is not None:
+                live.update(Text("\n".join(watch.lines(driver, driver.session))), refresh=True)
+            if board:
+                board.show(driver)
+
+        yield show
+
+
+class Watch:
+    """What is said of a run."""
+
+    def __init__(self) -> None:
+        self._begin_s = time.monotonic()
+        self._first_step: int | None = None
+
+    def lines(self, driver: "Driver", session: Session) -> list[str]:
+        """Steps and time left, queue, lags, units, speed and reward."""
+        inventory, record = session.control.inventory, driver.accounts.record
+        num_steps = driver.plan.num_steps
+        actors = session.control.fleet.actors.values()
+        services = Counter(actor.service.value for actor in actors)
+        units = ", ".join(f"{number} {service}" for service, number in sorted(services.items()))
+        num_active = sum(
+            state.num_active for host in driver.hosts.hosts for state in host.states.values()
+        )
+        elapsed_s = time.monotonic() - self._begin_s
+        num_tokens = sum(
+            state.num_tokens for host in driver.hosts.hosts for state in host.states.values()
+        )
+        reward = session.metrics.get("reward_mean")
+        return [
+            f"step {session.num_trained} of {num_steps}   {self._left(session, num_steps)}",
+            f"queue {inventory.queued} of {inventory.capacity} samples, {inventory.in_flight} in "
+            f"flight, {inventory.waiting} carried",
+            f"lag {histogram(list(record.lag_g.values()))}",
+            f"actors {units or 'none yet'}; {num_active} responses being decoded",
+            f"{num_tokens / max(elapsed_s, 1e-9):,.0f} tokens/s"
+            + ("" if reward is None else f", reward {reward:.3f}"),
+        ]
+
+    def _left(self, session: Session, num_steps: int) -> str:
+        if self._first_step is None:
+            self._first_step = session.num_trained
+        num_made = session.num_trained - self._first_step
+        if num_made <= 0:
+            return ""
+        left_s = (time.monotonic() - self._begin_s) * (num_steps - session.num_trained) / num_made
+        return f"{left_s / 60:,.0f} min left" if left_s > 120 else f"{left_s:,.0f} s left"
+
+
+def histogram(lags: list[int]) -> str:
+    """`0 ▂█▁ 2`: a bar a lag, between the least and the largest."""
+    if not lags:
+        return "none yet"
+    counts = Counter(lags)
+    least, largest = min(counts), max(counts)
+    most = max(counts.values())
+    bars = [BARS[-(-(len(BARS) - 1) * counts[lag] // most)] for lag in range(least, largest + 1)]
+    return f"{least} {''.join(bars)} {largest}"
+
+
+class _Board:
+    """TensorBoard's event files, RUN_DIR/tensorboard."""
+
+    def __init__(self, place: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(place / "tensorboard"))
+        self._last_step = -1
+
+    def show(self, driver: "Driver") -> None:
+        """The step made last."""
+        session = driver.session
+        if session is None or session.num_trained - 1 <= self._last_step:
+            return
+        self._last_step = session.num_trained - 1
+        for name, value in session.metrics.items():
+            self._writer.add_scalar(name, value, self._last_step)
+        self._writer.flush()

@@ -1,0 +1,45 @@
+"""Which reward does a name mean?
+
+A name among `NAMED`, or `module:function`, looked for in the user's folder and where Python looks.
+"""
+
+import importlib
+import sys
+from typing import cast
+
+from rollout.trainer.rewards.reward import Reward
+from stages.tables.errors import AspError
+
+NAMED: dict[str, str] = {}
+"""Rewards that come with the tool, as `module:function`."""
+
+
+def load_reward(name: str, folder: str) -> Reward:
+    """Import a reward.
+
+    Args:
+        name: As in `NAMED`, or `module:function`.
+        folder: Where to look for the module first.
+
+    Raises:
+        AspError: There is none of this name, or it can't be called.
+    """
+    known = NAMED.get(name, name)
+    module, colon, function = known.partition(":")
+    if not colon:
+        ours = ", ".join(NAMED)
+        raise AspError(
+            f"--reward {name}: is no reward of this tool{f' ({ours})' if ours else ''}; give "
+            "module:function to name one of your own"
+        )
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except Exception as error:  # importing runs the user's code
+        raise AspError(
+            f"--reward {name}: cannot be imported: {type(error).__name__}: {error}"
+        ) from None
+    if not callable(found):
+        raise AspError(f"--reward {name}: is a {type(found).__name__}, not a function")
+    return cast(Reward, found)

@@ -1,0 +1,116 @@
+"""Where does a run keep what it has?
+
+    journal.sqlite                  every sample group's state
+    checkpoints/VERSION-SESSION     what the Training Unit goes on from
+    snapshots/SESSION/VERSION       weights for the engines
+    model                           the weights, once all steps are trained
+    metrics.parquet, trace.parquet  then, too
+
+A session is the time from one start or rollback to the next. Each has names of its own, so what a
+process of an earlier one may still write is never taken for something of a later one.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from rollout.trainer.journal import Checkpoint
+from rollout.trainer.snapshots import Snapshots
+from stages.tables.errors import AspError
+
+JOURNAL = "journal.sqlite"
+LOCK = ".lock"
+
+
+class RunDir:
+    """The directory, held against other runs until the process ends."""
+
+    def __init__(self, path: str, force: bool) -> None:
+        """Create or enter it.
+
+        Raises:
+            AspError: It holds something else or a finished run, is in use, or is not writable.
+        """
+        self.path = Path(path).absolute()  # other processes may stand elsewhere
+        try:
+            self._enter(force)
+        except OSError as error:
+            raise AspError(f"{path}: cannot be written: {error.strerror}") from None
+
+    @property
+    def journal(self) -> Path:
+        """The journal's file."""
+        return self.path / JOURNAL
+
+    @property
+    def model(self) -> Path:
+        """The trained weights."""
+        return self.path / "model"
+
+    def snapshots(self, session: int) -> Snapshots:
+        """Of a session."""
+        return Snapshots(self.path / "snapshots" / str(session))
+
+    def checkpoint(self, version: int, session: int) -> Path:
+        """Where the Training Unit saves a version."""
+        return self.path / "checkpoints" / f"{version:08d}-{session}"
+
+    def begin(self, session: int) -> None:
+        """Make room for a session, without the snapshots of earlier ones."""
+        shutil.rmtree(self.path / "snapshots", ignore_errors=True)
+        self.snapshots(session).folder.mkdir(parents=True, exist_ok=True)
+        (self.path / "checkpoints").mkdir(exist_ok=True)
+
+    def keep(self, checkpoints: Collection[Checkpoint]) -> None:
+        """Remove all other checkpoints."""
+        kept = {self.checkpoint(each.version, each.session) for each in checkpoints}
+        for entry in (self.path / "checkpoints").iterdir():
+            if entry not in kept:
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def finish(self, snapshot: Path) -> None:
+        """The snapshot is the trained model; what a resumed run would need goes."""
+        if self.model.exists():
+            shutil.rmtree(self.model)
+        os.replace(snapshot, self.model)
+        for folder in ("checkpoints", "snapshots"):
+            shutil.rmtree(self.path / folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let other runs in."""
+        self._lock.close()
+
+    def _enter(self, force: bool) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise AspError(f"{self.path}: is a file; the output here is a directory")
+        if not self.path.absolute().parent.is_dir():
+            raise AspError(
+                f"{self.path}: the folder {self.path.absolute().parent} does not exist; create it "
+                "first"
+            )
+        self.path.mkdir(exist_ok=True)
+        if {entry.name for entry in self.path.iterdir()} - {LOCK} and not self.journal.exists():
+            raise AspError(
+                f"{self.path}: holds files but no {JOURNAL}, so no run wrote it; give another "
+                "--output"
+            )
+        self._lock = (self.path / LOCK).open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AspError(
+                f"{self.path}: another run is writing there; wait, or give another --output"
+            ) from None
+        if force:
+            for entry in self.path.iterdir():
+                if entry.is_dir():
+                    shutil.rmtree(entry)
+                elif entry.name != LOCK:
+                    entry.unlink()
+        elif self.model.exists():
+            raise AspError(
+                f"{self.path}: holds a finished run; give --force to start over, or another "
+                "--output"
+            )

@@ -1,0 +1,295 @@
+"""Who tells the Control Unit what happens, and does what it says?
+
+The simulator does so in virtual time; here are processes. A *session* goes from a checkpoint to the
+last step, or to the loss of the Training Unit. It has a Control Unit for what was left of the plan
+at the checkpoint, and what it hears of units, judges and trainer becomes events, from which
+commands follow.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rollout.control.messages import (
+    Command,
+    Dispatch,
+    Hold,
+    Reload,
+    Requeue,
+    Response,
+    Score,
+    Train,
+    Unload,
+    Work,
+)
+from rollout.control.unit import ControlUnit
+from rollout.trainer.exchange import (
+    Ended,
+    Free,
+    Generate,
+    Load,
+    Loaded,
+    News,
+    PutDown,
+    Refused,
+    Unloaded,
+)
+from rollout.trainer.journal import Checkpoint
+from rollout.trainer.stock import Stock
+from stages.tables.errors import log
+
+if TYPE_CHECKING:
+    from rollout.trainer.driver import Driver
+
+
+class Session:
+    """From a checkpoint on."""
+
+    def __init__(self, driver: "Driver", number: int, checkpoint: Checkpoint) -> None:
+        """Everything as it was at the checkpoint, and nothing that came after."""
+        held = {each.group for each in checkpoint.held_over}
+        self.plan = driver.plan
+        rest = driver.plan.rest(checkpoint.version, held.union(driver.journal.lags()))
+        self.control = ControlUnit(rest, driver.settings)
+        self.stock = driver.accounts.stock = Stock(
+            driver.plan, driver.machine.prompt_ids, driver.machine.cap,
+            driver.settings.carry == "restart",
+        )  # fmt: skip
+        self.stock.hold(checkpoint.drafts or {})
+        self.version = checkpoint.version  # of the latest snapshot
+        self.metrics: dict[str, Any] = {}  # of the last step
+        self.num_trained = checkpoint.version  # steps
+        self._number = number
+        self._driver = driver
+        self._accounts = driver.accounts
+        self._hosts = driver.hosts
+        self._training = driver.training
+        self._journal = driver.journal
+        self._commands: deque[Command] = deque()
+        self._works: dict[int, tuple[Work, int]] = {}  # under way, with their actor
+        self._deadline_g: dict[int, float] = {}  # by sample group under way
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every step was trained and the weights are written."""
+        return self.control.is_done and not self._training.is_busy
+
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Have the weights published, and the units begin on them."""
+        if self._number > 1:
+            log.info("going on from policy version %d", checkpoint.version)
+        self._accounts.record.event(self._accounts.now_s, "start", "TU", version=checkpoint.version)
+
+        def start(version: int) -> None:
+            self.version = version
+            for unit in range(len(self._hosts.hosts)):
+                self._start(unit)
+
+        self._training.publish(start)
+        self.do(self.control.resumed(checkpoint.held_over))
+
+    def _start(self, unit: int) -> None:
+        """A unit begins on the latest weights."""
+        host = self._hosts.hosts[unit]
+        self._accounts.settle(unit, host.states)
+        host.states = {}
+        self._hosts.start(unit, self.version, self._training.snapshots.path(self.version))
+
+    # Commands ---------------------------------------------------------------------------------
+
+    def do(self, commands: Sequence[Command]) -> None:
+        """Carry out commands, and those that follow from them, in the order in which they came."""
+        is_outermost = not self._commands
+        self._commands.extend(commands)
+        if not is_outermost:
+            return
+        self._note_occupancy()
+        while self._commands:
+            self._carry_out(self._commands[0])
+            self._commands.popleft()
+            self._note_occupancy()
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Dispatch(actor, work):
+                self._dispatch(actor, work)
+            case Hold(actor, reason):
+                self._log(f"hold: {reason}", actor)
+            case Unload(actor):
+                self._log("unload", actor)
+                self._hosts.tell(PutDown(actor))
+            case Reload(actor, version):
+                self._log("reload", actor)
+                self._load(actor, version)
+            case Score(groups):
+                self._journal.note(groups, "generated")
+                for group in groups:
+                    self._score(group)
+            case Train():
+                self._train(command)
+            case Requeue(work):
+                self._accounts.record.event(self._accounts.now_s, "requeue", "CU", work=work)
+
+    def _dispatch(self, actor: int, work: Work) -> None:
+        groups = {response.group for response in work.responses}
+        self._journal.note(groups, "dispatched", self.control.fleet.actors[actor].version)
+        now_s, timeout_s = self._accounts.now_s, self._driver.config.response_timeout_s
+        for group in groups:
+            self._deadline_g.setdefault(group, now_s + timeout_s)
+        seconds = min(self._deadline_g[group] for group in groups) - now_s
+        self._works[work.number] = work, actor
+        self._hosts.tell(Generate(actor, work.number, self.stock.hand_out(work), seconds))
+        patience_s = max(seconds, 0.0) + self._driver.config.grace_s
+        self._driver.waiting.after(patience_s, lambda: self._too_late(work))
+        self._log("dispatch", actor, work)
+
+    def _load(self, actor: int, version: int) -> None:
+        self._hosts.tell(Load(actor, version, self._training.snapshots.path(version)))
+
+    def _score(self, group: int) -> None:
+        if self.stock.has_failed(group):
+            self._driver.waiting.after(0.0, lambda: self.scored(group, None))
+        else:
+            prompt = self.plan.prompt_g[group]
+            self._driver.scoring.score(group, prompt, self.stock.responses(group))
+
+    def _train(self, train: Train) -> None:
+        self._accounts.record.taken(self._accounts.now_s, train)
+        groups = [
+            self.stock.sample_group(group, lag)
+            for group, lag in zip(train.groups, train.lags, strict=True)
+        ]
+        self._training.train(groups, lambda *done: self._trained(train, *done))
+
+    # Events -----------------------------------------------------------------------------------
+
+    def heard(self, news: News) -> None:
+        """News of an actor."""
+        match news:
+            case Ended(actor, number, drafts):
+                if number in self._works:
+                    work = self._works.pop(number)[0]
+                    self.stock.take_back(drafts)
+                    self._log("end", actor, work)
+                    cut = self.stock.unfinished(drafts)
+                    commands = self.control.ended(number, cut)
+                    self.stock.cut(cut)
+                    self._restart_clock(cut)
+                    self.do(commands)
+            case Free(actor):
+                self.do(self.control.free(actor))
+            case Unloaded(actor, drafts_w):
+                unfinished = {}
+                for number, drafts in drafts_w.items():
+                    self._works.pop(number, None)
+                    self.stock.take_back(drafts)
+                    unfinished[number] = self.stock.unfinished(drafts)
+                self.do(self.control.unloaded(actor, unfinished))
+            case Loaded(actor, version):
+                self._log("reloaded", actor, version=version)
+                self.do(self.control.reloaded(actor, version))
+            case Refused(actor, reason):
+                log.warning("a snapshot is written again: %s", reason)
+                self._training.publish(lambda version: self._load_again(actor, version))
+
+    def joined(self, unit: int, actors: Sequence[int], slots: Sequence[int]) -> None:
+        """A unit is there; its actors stand for the instances that they would in a simulation."""
+        self._accounts.start_clock()
+        first = sum(each.num_actors for each in self._driver.machine.units[:unit])
+        version = self._hosts.hosts[unit].version
+        for place, (actor, num_slots) in enumerate(zip(actors, slots, strict=True)):
+            self._log("join", actor, version=version)
+            self.do(self.control.joined(actor, version, num_slots, first + place))
+
+    def lost(self, unit: int, actors: Sequence[int], reason: str) -> None:
+        """A unit is gone; another begins."""
+        host = self._hosts.hosts[unit]
+        self._accounts.settle(unit, host.states, time.monotonic() - host.heard_s)
+        host.states = {}
+        for actor in actors:
+            self._accounts.record.event(self._accounts.now_s, "lost", f"GU{unit}", actor)
+            for number in [n for n, (_, owner) in self._works.items() if owner == actor]:
+                del self._works[number]
+            self.do(self.control.lost(actor))
+        self._start(unit)
+
+    def cannot_start(self, unit: int, reason: str) -> None:
+        """The snapshot is damaged: have it written again."""
+        log.warning("a snapshot is written again: %s", reason)
+
+        def published(version: int) -> None:
+            self.version = max(self.version, version)
+            self._start(unit)
+
+        self._training.publish(published)
+
+    def _load_again(self, actor: int, version: int) -> None:
+        self.version = max(self.version, version)
+        self._load(actor, version)
+
+    def _too_late(self, work: Work) -> None:
+        if self._works.get(work.number, (None,))[0] is work:
+            unit = self._hosts.unit(self._works[work.number][1])
+            if unit is not None:
+                self._hosts.kill(unit, "it does not answer, long after the time of its work")
+
+    def _restart_clock(self, cut: Sequence[Response]) -> None:
+        """What waits for a tail takes no time; it has its own from when it goes on."""
+        for response in cut:
+            self._deadline_g.pop(response.group, None)
+
+    def scored(self, group: int, rewards: tuple[float, ...] | None) -> None:
+        """A sample group has its rewards; None: they never came."""
+        self.stock.judged(group, rewards)
+        self._journal.note([group], "queued")
+        failed = [group] if self.stock.has_failed(group) else []
+        self.do(self.control.scored([group], failed))
+
+    def _trained(self, train: Train, metrics: dict[str, Any], seconds: float) -> None:
+        version = self.num_trained = train.step + 1
+        self.metrics = metrics
+        row = self._accounts.trained(train, seconds)
+        self._accounts.record.event(self._accounts.now_s, "trained", "TU", version=version)
+        tokens = [
+            (self.stock.tokens_of(group), self.stock.offered_tokens_of(group))
+            for group in train.groups
+        ]
+        self._journal.trained(train, tokens, row, metrics)
+        self.stock.forget(train.groups)
+        self._training.publish(self._published)
+        if version % self._driver.config.checkpoint_every == 0 or version == self.plan.num_steps:
+            held = tuple(self.control.held_over(version))
+            checkpoint = Checkpoint(version, self._number, held, self.stock.held(held))
+            self._training.save(self._driver.saved_at(checkpoint), lambda: self._saved(checkpoint))
+        self.do(self.control.trained(train.step))
+
+    def _saved(self, checkpoint: Checkpoint) -> None:
+        self._journal.saved(checkpoint)
+        self._driver.place.keep(self._journal.checkpoints())
+
+    def _published(self, version: int) -> None:
+        self.version = max(self.version, version)
+        if not self.control.is_done:
+            self._driver.waiting.after(
+                self._driver.machine.publication_seconds, lambda: self._told_of(version)
+            )
+
+    def _told_of(self, version: int) -> None:
+        self._accounts.record.event(self._accounts.now_s, "published", "TU", version=version)
+        self.do(self.control.published(version))
+
+    # What is written down ---------------------------------------------------------------------
+
+    def _note_occupancy(self) -> None:
+        inventory = self.control.inventory
+        self._accounts.record.occupancy(self._accounts.now_s, inventory.queued, inventory.position)
+
+    def _log(
+        self, event: str, actor: int, work: Work | None = None, version: int | None = None
+    ) -> None:
+        unit = self._hosts.unit(actor)
+        self._accounts.record.event(
+            self._accounts.now_s, event, "CU" if unit is None else f"GU{unit}", actor, work,
+            self._hosts.state(actor).num_active, version,
+        )  # fmt: skip

@@ -1,0 +1,31 @@
+"""Which reward a name means."""
+
+from pathlib import Path
+
+import pytest
+
+from rollout.trainer.rewards.load import load_reward
+from stages.tables.errors import AspError
+
+
+def test_a_function_of_a_module() -> None:
+    assert load_reward("math:prod", ".") is __import__("math").prod
+
+
+def test_a_module_of_the_users_folder(tmp_path: Path) -> None:
+    (tmp_path / "my_own_reward.py").write_text("def score(responses, row): return [1.0]")
+    assert load_reward("my_own_reward:score", str(tmp_path))(["a"], {}) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("truth", "--reward truth: is no reward of this tool"),
+        ("no_such_module:f", "cannot be imported: ModuleNotFoundError"),
+        ("math:no_such", "cannot be imported: AttributeError"),
+        ("math:pi", "is a float, not a function"),
+    ],
+)
+def test_what_is_none_is_refused(name: str, message: str) -> None:
+    with pytest.raises(AspError, match=message):
+        load_reward(name, ".")

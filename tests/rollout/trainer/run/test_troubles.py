@@ -1,0 +1,183 @@
+"""Parts that fail without dying: no room, damaged files, what hangs, rewards that never come."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout.trainer.config import ControlConfig, CutConfig, RunConfig, TimedConfig
+from rollout.trainer.engines.timed import WEIGHTS_FILE, TimedEngine, read_weights
+from rollout.trainer.journal import Journal
+from rollout.trainer.live import Watch
+from rollout.trainer.machine import Machine, Scores
+from rollout.trainer.rundir import RunDir
+from rollout.trainer.samples import Draft, SampleGroup
+from rollout.trainer.snapshots import Snapshots
+from rollout.trainer.timed import TimedMetrics, TimedTrainer
+from stages.tables.errors import AspError
+from tests.rollout.trainer.run.conftest import read_journal
+
+Run = Callable[..., Path]
+seen: list[list[str]] = []  # of the live view
+
+
+def first_time(marks: Path, what: str) -> bool:
+    """Whether no process has done this before."""
+    try:
+        (marks / what).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def damage(file: Path) -> None:
+    file.write_text("{" + file.read_text())
+
+
+class UnluckyTrainer(TimedTrainer):
+    """No room at version 2, a damaged snapshot at 4, a damaged checkpoint at 6, then its end."""
+
+    def __init__(self, open_trainer: Callable[[], TimedTrainer], marks: Path) -> None:
+        super().__init__(open_trainer()._pace)
+        self._marks = marks
+
+    def publish(self, snapshots: Snapshots) -> None:
+        if self.version == 2 and first_time(self._marks, "no room"):
+            raise AspError(f"{snapshots.path(2)}: cannot be written: No space left on device")
+        super().publish(snapshots)
+        if self.version == 4 and first_time(self._marks, "damaged"):
+            damage(snapshots.path(4) / WEIGHTS_FILE)
+
+    def save(self, path: Path) -> None:
+        if self.version == 4:
+            raise AspError(f"{path}: cannot be written: No space left on device")
+        super().save(path)
+        if self.version == 6 and first_time(self._marks, "checkpoint"):
+            damage(path / WEIGHTS_FILE)
+
+    def train(self, groups: Sequence[SampleGroup]) -> TimedMetrics:
+        if self.version == 7 and first_time(self._marks, "end"):
+            os._exit(1)
+        return super().train(groups)
+
+
+class HangingEngine(TimedEngine):
+    """The first to decode sample group 8 does not come back."""
+
+    def __init__(self, engine: TimedEngine, marks: Path) -> None:
+        super().__init__(engine._lengths_g, engine._pace)
+        self._marks = marks
+
+    def decode(self, num_steps: int) -> list[Draft]:
+        if any(d.group == 8 for d in self._drafts) and first_time(self._marks, "hangs"):
+            time.sleep(600)
+        return super().decode(num_steps)
+
+
+def open_hanging(
+    open_engine: Callable[[int, int], TimedEngine], marks: Path, unit: int, place: int
+) -> HangingEngine:
+    return HangingEngine(open_engine(unit, place), marks)
+
+
+def reward(responses: Sequence[str], row: Mapping[str, Any]) -> list[float]:
+    """A tenth of the length; none for three prompts."""
+    match row["prompt_id"]:
+        case 20:
+            time.sleep(600)
+        case 21:
+            raise ZeroDivisionError
+        case 22:
+            os._exit(1)
+    return [len(response) / 10 for response in responses]
+
+
+def decode(tokens: Sequence[int]) -> str:
+    return "x" * len(tokens)
+
+
+@pytest.fixture
+def run(files: Path, tmp_path: Path, ray_address: str) -> Iterator[Run]:
+    """Run a machine that was changed, in this process."""
+    from rollout.trainer.driver import Driver
+    from rollout.trainer.stage import read_job
+
+    source = TimedConfig(str(files / "static"), str(files / "lengths"), scale=0.02)
+
+    def run(change: Callable[[Machine], Machine], **config: Any) -> Path:
+        seen.clear()
+        watch = Watch()
+        job = read_job(str(files / "schedule"), source, ControlConfig(), CutConfig(), seed=0)
+        with (
+            closing(RunDir(str(tmp_path / "run"), force=False)) as place,
+            closing(Journal(place.journal, {}, job.plan)) as journal,
+        ):
+            driver = Driver(
+                job.plan, job.settings, change(job.machine), RunConfig(**config), place, journal,
+                lambda driver: seen.append(watch.lines(driver, driver.session)),
+            )  # fmt: skip
+            try:
+                driver.run()
+                driver.finish()
+            finally:
+                driver.close()
+        return tmp_path / "run"
+
+    yield run
+
+
+def test_no_room_and_damaged_files(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unlucky(machine: Machine) -> Machine:
+        return replace(
+            machine, open_trainer=partial(UnluckyTrainer, machine.open_trainer, tmp_path)
+        )
+
+    with caplog.at_level("INFO", "asp"):
+        place = run(unlucky, checkpoint_every=2)
+    steps: list[list[int]] = read_weights(place / "model")["trained"]
+    assert Counter(group for step in steps for group in step) == Counter(range(60))
+    assert all(len(lines) == 5 and " of 12" in lines[0] for lines in seen)
+    assert any("serving" in lines[3] for lines in seen)
+    for mark in ("no room", "damaged", "checkpoint", "end"):
+        assert (tmp_path / mark).exists(), mark
+    for words in (
+        "no snapshot, which is tried again", "a snapshot is written again: ",
+        "no checkpoint; the last one stands", "a checkpoint is passed over",
+        "the Training Unit is lost", "going on from policy version 2",
+    ):  # fmt: skip
+        assert words in caplog.text, words
+
+
+@pytest.mark.slow
+def test_what_hangs_is_given_up_and_said(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hanging(machine: Machine) -> Machine:
+        rows = [{"prompt_id": prompt} for prompt in range(60)]
+        return replace(
+            machine,
+            open_engine=partial(open_hanging, machine.open_engine, tmp_path),
+            scores=Scores(lambda: reward, lambda: decode, rows),
+        )
+
+    place = run(hanging, response_timeout_s=15.0, grace_s=3.0, reward_timeout_s=3.0, num_judges=2)
+    failed = [n for (n,) in read_journal(place, "SELECT number FROM trained WHERE failed")]
+    assert {8, 20, 21, 22} <= set(failed)
+    assert len(failed) < 20
+    assert len(read_journal(place, "SELECT number FROM trained")) == 60
+    for words in (
+        "it does not answer", "no reward for prompt 20 within 3 s",
+        "no reward for prompt 21: ZeroDivisionError", "no reward for prompt 22",
+    ):  # fmt: skip
+        assert words in caplog.text, words
+    tokens = dict(read_journal(place, "SELECT step, metrics FROM steps"))
+    assert any('"reward_mean": 0.0' not in metrics for metrics in tokens.values())
