@@ -101,7 +101,7 @@ $(DEMO)/observed.parquet: sample_data/prompts.parquet sample_data/rollouts.parqu
 test: $(VENV)/.installed-test ## Set up from nothing and run the default tests.
 	$(BIN)/python -m pytest -m "not slow"
 
-test-slow: $(VENV)/.installed-test $(VENV)/.installed-ray ## Run the slow tests too.
+test-slow: $(VENV)/.installed-test ## Run the slow tests too.
 	$(BIN)/python -m pytest
 
 test-train: $(VENV)/.installed-test ## Kill the trainer's processes a hundred times; train a tiny model.
