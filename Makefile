@@ -28,7 +28,7 @@ GROUPING = $(if $(PROMPTS_PER_GROUP),--prompts-per-group $(PROMPTS_PER_GROUP),--
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo schedule test test-slow test-train lint format docs bench clean FORCE
+.PHONY: help demo schedule tiny-model test test-slow test-train lint format docs bench clean FORCE
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -95,6 +95,13 @@ demo: $(VENV)/.installed ## Set up from nothing, run all six stages on sample_da
 
 $(DEMO)/observed.parquet: sample_data/prompts.parquet sample_data/rollouts.parquet
 	$(ASP) profile sample_data/prompts.parquet --rollouts sample_data/rollouts.parquet -o $@ --force
+
+# --- A model that learns on a CPU ---------------------------------------------------------------
+
+TASK ?= maze
+
+tiny-model: $(VENV)/.installed-tasks ## Train a tiny model on a CPU in minutes, to build/tiny-TASK/; TASK=maze|countdown.
+	OMP_NUM_THREADS=1 $(BIN)/python -m rollout.trainer.tiny_model $(TASK) -o build/tiny-$(TASK) --force
 
 # --- The project's own chores ------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""A language model that is small enough to learn on a CPU."""
