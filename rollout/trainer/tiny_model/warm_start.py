@@ -40,7 +40,7 @@ class WarmStart:
 
 
 def new_model(tokenizer: Any, seed: int) -> Any:
-    """A Qwen2 of 361,056 parameters with random weights, for this tokenizer."""
+    """A Qwen2 of some 360,000 parameters with random weights, for this tokenizer."""
     torch.manual_seed(seed)
     return Qwen2ForCausalLM(
         Qwen2Config(
@@ -51,6 +51,7 @@ def new_model(tokenizer: Any, seed: int) -> Any:
             num_attention_heads=3,
             num_key_value_heads=3,
             max_position_embeddings=512,
+            initializer_range=0.1,  # about 1 / sqrt(hidden_size): 0.02 is for wide models
             tie_word_embeddings=True,
             bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id,

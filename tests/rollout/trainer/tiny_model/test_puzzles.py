@@ -53,9 +53,9 @@ def test_a_sum_by_hand() -> None:
 def test_a_walk_goes_from_cell_to_cell_and_tells_its_depth(seed: int) -> None:
     maze, verify, rng = Maze(), verifier("maze"), random.Random(seed)
     for entry in islice(entries("maze", maze.config, seed), 100):
-        start, goal, *floor = re.findall(r"[a-e][1-5]", maze.prompt(entry))
+        start, goal, *floor = re.findall(r"[a-f][1-6]", maze.prompt(entry))
         response = maze.work_out(entry, rng)
-        visits = re.findall(r"(\d+)([a-e])([1-5]) ", response)
+        visits = re.findall(r"(\d+)([a-f])([1-6]) ", response)
         assert [r + c for _, r, c in (visits[0], visits[-1])] == [start, goal]
         assert visits[0][0] == "0"
         for (depth, row, column), (next_depth, *there) in pairwise(visits):
