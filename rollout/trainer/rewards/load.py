@@ -10,7 +10,10 @@ from typing import cast
 from rollout.trainer.rewards.reward import Reward
 from stages.tables.errors import AspError
 
-NAMED: dict[str, str] = {}
+NAMED = {
+    "gsm8k": "rollout.trainer.rewards.gsm8k:gsm8k",
+    "reasoning-gym": "rollout.trainer.rewards.reasoning_gym:reasoning_gym",
+}
 """Rewards that come with the tool, as `module:function`."""
 
 
@@ -27,10 +30,9 @@ def load_reward(name: str, folder: str) -> Reward:
     known = NAMED.get(name, name)
     module, colon, function = known.partition(":")
     if not colon:
-        ours = ", ".join(NAMED)
         raise AspError(
-            f"--reward {name}: is no reward of this tool{f' ({ours})' if ours else ''}; give "
-            "module:function to name one of your own"
+            f"--reward {name}: is no reward of this tool ({', '.join(NAMED)}); give module:function "
+            "to name one of your own"
         )
     if folder not in sys.path:
         sys.path.insert(0, folder)

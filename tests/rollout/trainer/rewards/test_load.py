@@ -4,8 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from rollout.trainer.rewards.load import load_reward
+from rollout.trainer.rewards.load import NAMED, load_reward
 from stages.tables.errors import AspError
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_each_of_ours(name: str) -> None:
+    assert load_reward(name, ".").__module__.startswith("rollout.trainer.rewards")  # type: ignore[attr-defined]
+
+
+def test_gsm8k_by_its_name() -> None:
+    assert list(load_reward("gsm8k", ".")(["#### 7", "8"], {"answer": "7"})) == [1.0, 0.0]
 
 
 def test_a_function_of_a_module() -> None:
