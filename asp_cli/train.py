@@ -71,7 +71,7 @@ def command(
         str | None,
         typer.Option(
             metavar="NAME", show_default=False,
-            help="Reward: gsm8k, reasoning-gym, or module:function, which is given the responses to "
+            help="Reward: gsm8k, reasoning-gym, or module:function, given the responses to "
             "a prompt and the prompt's row.",
         ),
     ] = None,

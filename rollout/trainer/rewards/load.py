@@ -31,8 +31,8 @@ def load_reward(name: str, folder: str) -> Reward:
     module, colon, function = known.partition(":")
     if not colon:
         raise AspError(
-            f"--reward {name}: is no reward of this tool ({', '.join(NAMED)}); give module:function "
-            "to name one of your own"
+            f"--reward {name}: is no reward of this tool ({', '.join(NAMED)}); give "
+            "module:function to name one of your own"
         )
     if folder not in sys.path:
         sys.path.insert(0, folder)
