@@ -2,14 +2,14 @@
 
     asp simulate schedule.parquet --cluster cluster.toml --lengths lengths.parquet -o trace.parquet
 
-The file is TOML; `sample_data/cluster.toml` has every key, and says where its numbers come from.
+The file is TOML; `sample_data/cluster.toml` has every key but those of device and model, which
+`sample_data/cluster-h100.toml` has.
 """
 
 import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -17,16 +17,14 @@ from typing import Any, get_args
 from rollout.control.settings import ControlSettings, Pacing, Refresh
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.hardware import Derivation, read_derivation
+from rollout.simulator.keys import LARGEST_NUMBER, Keys, is_number
 from rollout.simulator.modes import Mode
 from rollout.simulator.troubles import Disturbance, disturbances, time_outs
-from stages.costs.file import LARGEST_SECONDS, parse_coefficients, read_cost_model
+from stages.costs.file import parse_coefficients, read_cost_model
 from stages.costs.model import CostModel
 from stages.tables.errors import AspError, shorten
 from stages.tables.io import STDIO, read_bytes
 from stages.tables.provenance import Input
-
-LARGEST_RATE = 1e12  # tokens a second
-LARGEST_NUMBER = 10**6  # actors and devices, and what a count of them is multiplied with
 
 
 @dataclass(frozen=True)
@@ -40,100 +38,6 @@ class ClusterFile:
     disturbances: tuple[Disturbance, ...]
     derivation: Derivation
     inputs: tuple[Input, ...]
-
-
-class Keys:
-    """One table of the file: every key is taken once, and none may be left over."""
-
-    def __init__(self, source: str, table: str, values: dict[str, Any]) -> None:
-        self.source = source
-        self._table = table
-        self._values = dict(values)
-        self._known: list[str] = []
-
-    def take(self, key: str, wanted: str, default: Any = ...) -> Any:
-        """The value of a key; its default, or a refusal, where it is absent."""
-        self._known.append(key)
-        if key not in self._values and default is ...:
-            raise AspError(f"{self.source}: {self.name(key)} is missing; give {wanted}")
-        return self._values.pop(key, default)
-
-    def whole(self, key: str, least: int, default: Any = ...) -> Any:
-        """A whole number."""
-        wanted = f"a whole number from {least} to {LARGEST_NUMBER}"
-        value = self.take(key, wanted, default)
-        is_whole = type(value) is int and least <= value <= LARGEST_NUMBER
-        return value if is_whole or value is default else self.refuse(key, value, wanted)
-
-    def seconds(self, key: str, default: Any = ...) -> float:
-        """A number of seconds."""
-        wanted = f"seconds, a number from 0 to {LARGEST_SECONDS:g}"
-        value = self.take(key, wanted, default)
-        if not (_is_number(value) and 0 <= value <= LARGEST_SECONDS):
-            self.refuse(key, value, wanted)
-        return float(value)
-
-    def rate(self, key: str, default: Any = ...) -> float:
-        """Of things a second."""
-        wanted = f"a number from {1 / LARGEST_SECONDS:g} to {LARGEST_RATE:g}"
-        value = self.take(key, wanted, default)
-        if not (_is_number(value) and 1 / LARGEST_SECONDS <= value <= LARGEST_RATE):
-            self.refuse(key, value, wanted)
-        return float(value)
-
-    def number(self, key: str, least: float, most: float, default: Any = ...) -> Any:
-        """A number."""
-        wanted = f"a number from {least:g} to {most:g}"
-        value = self.take(key, wanted, default)
-        if value is default:
-            return value
-        if not (_is_number(value) and least <= value <= most):
-            self.refuse(key, value, wanted)
-        return float(value)
-
-    def choice(self, key: str, values: Sequence[str], default: Any = ...) -> Any:
-        """One of a few words."""
-        wanted = f"one of {', '.join(values)}"
-        value = self.take(key, wanted, default)
-        return value if value in values or value is default else self.refuse(key, value, wanted)
-
-    def table(self, key: str, is_needed: bool = True) -> "Keys":
-        """The table under a key."""
-        wanted = f"a table, [{self.name(key)}]"
-        values = self.take(key, wanted, ... if is_needed else {})
-        if not isinstance(values, dict):
-            self.refuse(key, values, wanted)
-        return Keys(self.source, self.name(key), values)
-
-    def tables(self, key: str) -> list["Keys"]:
-        """The list of tables under a key; none where it is absent."""
-        wanted = f"a list of tables, each [[{self.name(key)}]]"
-        values = self.take(key, wanted, [])
-        if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-            self.refuse(key, values, wanted)
-        name = self.name(key)
-        return [Keys(self.source, f"{name}[{at}]", value) for at, value in enumerate(values)]
-
-    def finish(self) -> None:
-        """Refuse what was not taken."""
-        for key in self._values:
-            raise AspError(
-                f"{self.source}: {self.name(shorten(key, 40))} is unknown; "
-                f"{f'[{self._table}]' if self._table else 'the top'} has {', '.join(self._known)}"
-            )
-
-    def has(self, key: str) -> bool:
-        """Whether the table has a key that was not taken yet."""
-        return key in self._values
-
-    def name(self, key: str) -> str:
-        """`table.key`."""
-        return f"{self._table}.{key}" if self._table else key
-
-    def refuse(self, key: str, value: object, wanted: str) -> Any:
-        """Say what was met in place of what."""
-        met = shorten(json.dumps(value, default=str), 40)
-        raise AspError(f"{self.source}: {self.name(key)} is {met}; give {wanted}")
 
 
 def read_cluster(path: str) -> ClusterFile:
@@ -203,7 +107,7 @@ def _units(generation: Keys, num_devices: int, derived: Derivation) -> tuple[Gen
     wanted = f"a list of {num_units} numbers above 0, the speed of each unit"
     speeds = generation.take("speeds", wanted, [1.0] * num_units)
     is_list = isinstance(speeds, list) and len(speeds) == num_units
-    if not is_list or not all(_is_number(speed) and 0 < speed < math.inf for speed in speeds):
+    if not is_list or not all(is_number(speed) and 0 < speed < math.inf for speed in speeds):
         generation.refuse("speeds", speeds, wanted)
     slots = derived.slots(generation)
     return tuple(GenerationUnit(num_actors, num_devices, slots, float(speed)) for speed in speeds)
@@ -233,7 +137,3 @@ def _cost_model(
     derived.stand_back(generation.name("cost_model"))
     found = read_cost_model(str(folder / path))
     return found.model, (found.input,)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

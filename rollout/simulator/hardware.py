@@ -13,16 +13,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rollout.simulator.keys import Keys
 from stages.costs.devices import DEVICES
 from stages.costs.models import MODELS, Model, parse_config
 from stages.costs.roofline import WEIGHT_BYTES, Actor, Efficiency
 from stages.tables.io import read_bytes
 from stages.tables.provenance import Input
-
-if TYPE_CHECKING:
-    from rollout.simulator.clusterfile import Keys
 
 LEAST_SHARE = 0.001  # of a peak
 
@@ -30,20 +28,20 @@ LEAST_SHARE = 0.001  # of a peak
 class Derivation:
     """Numbers of the file that follow from device and model, and those given in their place."""
 
-    def __init__(self, actor: Actor | None, roofline: "Keys", inputs: tuple[Input, ...]) -> None:
+    def __init__(self, actor: Actor | None, roofline: Keys, inputs: tuple[Input, ...]) -> None:
         self.actor = actor  # None: the file names no device, so nothing follows
         self.inputs = inputs
         self._roofline = roofline
         self._derived: dict[str, float] = {}
         self._given: list[str] = []
 
-    def default(self, table: "Keys", key: str) -> Any:
+    def default(self, table: Keys, key: str) -> Any:
         """For a key that is a property of `Actor` under the same name; `...`: it must be given."""
         if self.actor is None:
             return ...
         return self._note(table.name(key), getattr(self.actor, key), table.has(key))
 
-    def slots(self, generation: "Keys") -> int:
+    def slots(self, generation: Keys) -> int:
         """As given, or as many as have room for `context_tokens` each beside the weights."""
         context = generation.whole("context_tokens", 1, None) if self.actor else None
         if self.actor is None or context is None:
@@ -100,7 +98,7 @@ class Derivation:
         return value
 
 
-def read_derivation(top: "Keys", generation: "Keys", num_devices: int, folder: Path) -> Derivation:
+def read_derivation(top: Keys, generation: Keys, num_devices: int, folder: Path) -> Derivation:
     """Take the keys of device, model and roofline; the model runs on so many devices an actor.
 
     Raises:
@@ -131,7 +129,7 @@ def read_derivation(top: "Keys", generation: "Keys", num_devices: int, folder: P
     return Derivation(actor, roofline, inputs)
 
 
-def _model(top: "Keys", name: Any, wanted: str, folder: Path) -> tuple[Model, tuple[Input, ...]]:
+def _model(top: Keys, name: Any, wanted: str, folder: Path) -> tuple[Model, tuple[Input, ...]]:
     if not isinstance(name, str) or not name:
         top.refuse("model", name, f"{wanted}, beside the device")
     if name in MODELS:

@@ -15,12 +15,9 @@ comes; what is here is certain.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from rollout.simulator.keys import Keys
 from stages.tables.errors import AspError
-
-if TYPE_CHECKING:
-    from rollout.simulator.clusterfile import Keys
 
 LARGEST_FACTOR = 100.0  # of lengths
 
@@ -79,7 +76,7 @@ class Drift:
 Disturbance = Outage | UnitOutage | Drift
 
 
-def time_outs(table: "Keys") -> TimeOuts:
+def time_outs(table: Keys) -> TimeOuts:
     """Of the table [timeouts]; a time left out or 0 is none."""
     given = {
         "response_seconds": table.seconds("response_seconds", 0.0) or None,
@@ -93,12 +90,12 @@ def time_outs(table: "Keys") -> TimeOuts:
         raise AspError(f"{table.source}: [{table.name('')[:-1]}]: {error}") from None
 
 
-def disturbances(tables: "list[Keys]", num_units: int) -> tuple[Disturbance, ...]:
+def disturbances(tables: list[Keys], num_units: int) -> tuple[Disturbance, ...]:
     """Of the list [[disturbances]]."""
     return tuple(_disturbance(table, num_units) for table in tables)
 
 
-def _disturbance(table: "Keys", num_units: int) -> Disturbance:
+def _disturbance(table: Keys, num_units: int) -> Disturbance:
     time_s = table.seconds("time_s")
     factor = table.number("lengths_factor", 1 / LARGEST_FACTOR, LARGEST_FACTOR, None)
     unit = table.whole("lose_unit", 0, None)
