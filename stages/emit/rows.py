@@ -7,9 +7,8 @@ looked at, through the same canonical text that profile and predict hash.
 """
 
 import hashlib
-import io
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -19,10 +18,10 @@ from numpy.typing import NDArray
 from stages.emit.rows_jsonl import JsonLines
 from stages.emit.rows_parquet import ParquetRows
 from stages.tables.errors import AspError, first_few
-from stages.tables.io import STDIO, read_bytes
-from stages.tables.prompts import canonical_text, is_json_lines, prompt_hash
+from stages.tables.prompts import canonical_text, prompt_hash
+from stages.tables.records import is_json
+from stages.tables.stream import readable_twice
 
-HEAD_BYTES = 64
 Ints = NDArray[np.int64]
 
 
@@ -51,38 +50,15 @@ def open_rows(path: str, column: str) -> Iterator[UserRows]:
     Raises:
         AspError: The file cannot be read, is neither, has no rows or no such column.
     """
-    with ExitStack() as stack:
-        name, source = _open(path)
-        stack.callback(source.close)
-        sha256 = hashlib.file_digest(source, "sha256").hexdigest()
-        source.seek(0)
-        head = source.read(HEAD_BYTES)
-        source.seek(0)
-        is_jsonl = is_json_lines(head)
-        rows: UserRows = (JsonLines if is_jsonl else ParquetRows)(name, sha256, source, column)
-        if not len(rows):
-            raise AspError(f"{name}: holds no prompts: it has zero rows")
-        yield rows
-
-
-def _open(path: str) -> tuple[str, io.BufferedIOBase]:
-    if path == STDIO:
-        name, data = read_bytes(path)
-        return name, io.BytesIO(data)
-    try:
-        return path, _seekable(open(path, "rb"))
-    except IsADirectoryError:
-        raise AspError(f"{path}: is a directory; a file is needed here") from None
-    except OSError as error:
-        raise AspError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _seekable(file: io.BufferedReader) -> io.BufferedIOBase:
-    """The file itself, or what a pipe holds: rows are read more than once."""
-    if file.seekable():
-        return file
-    with file:
-        return io.BytesIO(file.read())
+    with readable_twice(path) as (name, file):
+        kind = JsonLines if is_json(file, name) else ParquetRows
+        with open(file, "rb") as source:
+            sha256 = hashlib.file_digest(source, "sha256").hexdigest()
+            source.seek(0)
+            rows: UserRows = kind(name, sha256, source, column)
+            if not len(rows):
+                raise AspError(f"{name}: holds no prompts: it has zero rows")
+            yield rows
 
 
 def hash_prompts(rows: UserRows, column: str) -> list[str]:

@@ -43,19 +43,32 @@ class Table:
 
 def read_bytes(path: str) -> tuple[str, bytes]:
     """Read a file, or standard input for `-`; return its name for messages and its bytes."""
-    name = "standard input" if path == STDIO else path
+    name = name_of(path)
+    with readable(name):
+        return name, standard_input().read() if path == STDIO else Path(path).read_bytes()
+
+
+def name_of(path: str) -> str:
+    """An input's name for messages."""
+    return "standard input" if path == STDIO else path
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """A file that the block cannot open or read is told in one line."""
     try:
-        return name, _standard_input() if path == STDIO else Path(path).read_bytes()
+        yield
     except IsADirectoryError:
         raise AspError(f"{name}: is a directory; a file is needed here") from None
     except OSError as error:
         raise AspError(f"{name}: cannot be read: {error.strerror}") from None
 
 
-def _standard_input() -> bytes:
+def standard_input() -> BinaryIO:
+    """Standard input, as bytes."""
     if sys.stdin is None:
         raise AspError("standard input: is closed, but `-` reads there; give a file")
-    return sys.stdin.buffer.read()
+    return sys.stdin.buffer
 
 
 @contextmanager

@@ -4,7 +4,7 @@ What a column holds has been told by all its rows (`prompt_survey.py`), so that 
 depend on its neighbours, nor on who reads it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -12,17 +12,14 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from stages.tables.errors import AspError
 from stages.tables.io import conform
-from stages.tables.prompts import canonical_text, is_json_lines, parse_json_line, prompt_hash
+from stages.tables.kept import Dtype, kept_series
+from stages.tables.prompts import canonical_text, prompt_hash
+from stages.tables.records import Records, read_records, values
 from stages.tables.schemas import Prompts
-from stages.tables.stream import ParquetRows
 
 BATCH_ROWS = 2048
-HEAD_BYTES = 64
 TOKENS_COLUMN = "prompt_tokens"
-Dtype = Any  # a polars data type, as class or instance
-Records = pl.DataFrame | list[dict[str, Any]]  # rows of a Parquet or of a JSON lines file
 
 
 class PromptBatch(NamedTuple):
@@ -98,53 +95,9 @@ class PromptSource:
         if self.has_tokens:
             tokens = values(records, self.tokens) if self.tokens else none
             columns.append(pl.Series(TOKENS_COLUMN, map(_whole, tokens), pl.Int64))
-        columns += [_kept(records, name, dtype) for name, dtype in self.kept.items()]
+        columns += [kept_series(records, name, dtype) for name, dtype in self.kept.items()]
         return PromptBatch(conform(pl.DataFrame(columns), Prompts, self.name), raw)
-
-
-def is_json(path: Path, name: str) -> bool:
-    """Whether a file holds JSON lines rather than Parquet, told by its first bytes.
-
-    Raises:
-        AspError: It cannot be read, on this node if not on another.
-    """
-    try:
-        with open(path, "rb") as file:
-            return is_json_lines(file.read(HEAD_BYTES))
-    except OSError as error:
-        raise AspError(f"{name}: cannot be read: {error.strerror}") from None
-
-
-def read_records(
-    path: Path, name: str, columns: list[str] | None, num_rows: int
-) -> Iterator[Callable[[], Records]]:
-    """What reads each batch of rows: a batch that is passed over costs no parsing.
-
-    JSON values are taken as they are. A table would add the keys of other rows as nulls, and a
-    prompt's text would depend on its neighbours.
-    """
-    if not is_json(path, name):
-        for frame in ParquetRows(name, path).batches(columns or [], num_rows):
-            yield lambda frame=frame: frame  # type: ignore[misc]
-        return
-    with open(path, "rb") as file:
-        lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
-        while batch := list(islice(lines, num_rows)):
-            yield lambda batch=batch: [parse_json_line(name, n, line) for n, line in batch]  # type: ignore[misc]
-
-
-def values(records: Records, column: str) -> list[Any]:
-    """A column's values; nulls where there is none."""
-    if isinstance(records, list):
-        return [record.get(column) for record in records]
-    return records[column].to_list() if column in records.columns else [None] * len(records)
 
 
 def _whole(value: Any) -> int | None:
     return None if value is None or value != value else int(value)
-
-
-def _kept(records: Records, column: str, dtype: Dtype) -> pl.Series:
-    if isinstance(records, pl.DataFrame):
-        return records[column].cast(dtype)
-    return pl.Series(column, values(records, column), dtype, strict=False)

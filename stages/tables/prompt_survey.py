@@ -15,16 +15,8 @@ import numpy as np
 import polars as pl
 
 from stages.tables.errors import AspError, first_few, log
-from stages.tables.prompt_stream import (
-    BATCH_ROWS,
-    TOKENS_COLUMN,
-    Dtype,
-    PromptSource,
-    Records,
-    is_json,
-    read_records,
-    values,
-)
+from stages.tables.kept import Dtype, plain_type, types_of
+from stages.tables.prompt_stream import BATCH_ROWS, TOKENS_COLUMN, PromptSource
 from stages.tables.prompts import (
     DEFAULT_DOMAIN_COLUMN,
     DEFAULT_PROMPT_COLUMN,
@@ -32,6 +24,7 @@ from stages.tables.prompts import (
     is_unicode,
     prompt_hash,
 )
+from stages.tables.records import Records, is_json, read_records, values
 from stages.tables.stream import ParquetRows, readable_twice
 
 
@@ -122,7 +115,7 @@ def _survey(path: Path, name: str, columns: PromptColumns, num_rows: int) -> Pro
         domain=survey.domain_column(),
         tokens=survey.tokens_column(),
         has_tokens=columns.has_tokens,
-        kept={column: _kept_type(name, column, found) for column, found in survey.types.items()},
+        kept={column: plain_type(name, column, found) for column, found in survey.types.items()},
     )
 
 
@@ -159,7 +152,7 @@ class _Survey:
         if self.columns.has_tokens:
             self._odd_tokens += self._rows(_is_not_whole, values(records, TOKENS_COLUMN))
         for column in self.columns.kept:
-            self.types[column] |= _types(records, column)
+            self.types[column] |= types_of(records, column)
         self.num_prompts += len(texts)
 
     def _rows(self, is_so: Callable[[object], bool], found: list[Any]) -> list[int]:
@@ -252,39 +245,3 @@ def _is_not_whole(value: object) -> bool:
         return False
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return not (is_number and 0 <= value < 2**63 and value == int(value))  # type: ignore[operator, call-overload]
-
-
-def _types(records: Records, column: str) -> set[Dtype]:
-    """The types that a kept column's values need; of a Parquet file its own, text as text."""
-    if isinstance(records, pl.DataFrame):
-        dtype = records[column].dtype
-        return {pl.String if dtype in (pl.Categorical, pl.Enum) else dtype}
-    types: set[Dtype] = set()
-    for record in records:
-        value = record.get(column)
-        if isinstance(value, bool):
-            types.add(pl.Boolean)
-        elif isinstance(value, int) and -(2**63) <= value < 2**63:
-            types.add(pl.Int64)
-        elif isinstance(value, float):
-            types.add(pl.Float64)
-        elif isinstance(value, str) and is_unicode(value):
-            types.add(pl.String)
-        elif value is not None:
-            types.add(pl.Object)
-    return types
-
-
-def _kept_type(name: str, column: str, types: set[Dtype]) -> Dtype:
-    if types == {pl.Int64, pl.Float64}:
-        return pl.Float64
-    if not types or types == {pl.Null}:
-        return pl.String
-    dtype = next(iter(types))
-    if len(types) > 1 or dtype.is_nested() or dtype in (pl.Object, pl.Binary):
-        raise AspError(
-            f"{name}: column {column!r} (--keep-column) is not of one plain type: it holds "
-            f"{', '.join(sorted(map(str, types)))}; name a column of text, of numbers or of "
-            "truth values"
-        )
-    return dtype

@@ -6,17 +6,26 @@ the bytes that `io.write_table` gives the same rows at once.
 """
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import dataframely as dy
 import polars as pl
 
-from stages.tables.errors import AspError
-from stages.tables.io import ROW_GROUP_ROWS, STDIO, conform, new_file, not_parquet, standard_output
+from stages.tables.io import (
+    ROW_GROUP_ROWS,
+    STDIO,
+    conform,
+    name_of,
+    new_file,
+    not_parquet,
+    readable,
+    standard_input,
+    standard_output,
+)
 from stages.tables.provenance import FOOTER_KEY, Provenance
 from stages.tables.schemas import table_name
 
@@ -31,25 +40,19 @@ def readable_twice(path: str) -> Iterator[tuple[str, Path]]:
     Raises:
         AspError: The file cannot be read.
     """
-    name = "standard input" if path == STDIO else path
+    name = name_of(path)
     if path != STDIO and Path(path).is_file():
         yield name, Path(path)
         return
     with tempfile.NamedTemporaryFile(prefix="asp-") as copy:
-        try:
-            if path == STDIO:
-                if sys.stdin is None:
-                    raise AspError("standard input: is closed, but `-` reads there; give a file")
-                shutil.copyfileobj(sys.stdin.buffer, copy)
-            else:
-                with open(path, "rb") as pipe:
-                    shutil.copyfileobj(pipe, copy)
+        with readable(name), _opened(path) as pipe:
+            shutil.copyfileobj(pipe, copy)
             copy.flush()
-        except IsADirectoryError:
-            raise AspError(f"{name}: is a directory; a file is needed here") from None
-        except OSError as error:
-            raise AspError(f"{name}: cannot be read: {error.strerror}") from None
         yield name, Path(copy.name)
+
+
+def _opened(path: str) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(standard_input()) if path == STDIO else open(path, "rb")
 
 
 class ParquetRows:
