@@ -15,7 +15,6 @@ import polars as pl
 
 from rollout.planner import words
 from rollout.planner.choice import choose
-from rollout.planner.progress import told
 from rollout.planner.space import PROMPTS_PER_GROUP, Wishes, space_of
 from rollout.planner.table import table_of
 from rollout.planner.trials import Task, Trials
@@ -25,6 +24,7 @@ from stages.lengths import table as lengths_table
 from stages.tables.derived import complete_profile
 from stages.tables.errors import AspError, log
 from stages.tables.io import check_output, read_table, write_table
+from stages.tables.progress import progress
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Lengths, Plans, Profile
 
@@ -53,8 +53,8 @@ def run(
     task, name, footer = read_task(lengths, profile, cluster, config)
     space = space_of(task.found, config.wishes, task.samples_per_prompt, len(task.lengths))
     seeds = range(config.seed, config.seed + config.num_seeds)
-    with told() as tell:
-        trials = Trials(task, tell)
+    with progress("runs of a plan", None) as done:
+        trials = Trials(task, lambda: done(1))
         choice = choose(trials, space, config.tolerance, seeds)
         text = words.of_choice(trials, choice, task, name)
     log.info(

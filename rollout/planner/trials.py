@@ -60,7 +60,7 @@ class Task:
 class Trials:
     """Runs, kept by setting and seed."""
 
-    def __init__(self, task: Task, tell: Callable[[int], None] = lambda num_runs: None) -> None:
+    def __init__(self, task: Task, tell: Callable[[], None] = lambda: None) -> None:
         self._task = task
         self._tell = tell
         self._outcomes: dict[tuple[Setting, Mode, int], Outcome] = {}
@@ -85,7 +85,7 @@ class Trials:
         key = setting, mode, seed
         if key not in self._outcomes:
             self._outcomes[key] = self._simulated(setting, seed, mode)
-            self._tell(self.num_runs)
+            self._tell()
         return self._outcomes[key]
 
     def seconds(self, setting: Setting, seeds: range, mode: Mode = "asp") -> NDArray[np.float64]:

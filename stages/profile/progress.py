@@ -1,10 +1,8 @@
-"""How far is the run, and how long will it take? A bar on a terminal, else a line now and then.
+"""How fast does a model answer? Tokens a second and the time left, shown as `progress` does.
 
 Nothing is shown under --quiet. Words go to stderr.
 """
 
-import logging
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from stages.tables.errors import log
-
-_LINE_EVERY_S = 30.0
+from stages.tables.progress import LINE_EVERY_S, duration, has_bar
 
 
 @dataclass
@@ -57,20 +54,14 @@ class Meter:
         num_made = self.num_done - self._num_resumed
         if num_made:
             left_s = elapsed_s / num_made * (self.num_responses - self.num_done)
-            words += f", {_duration(left_s)} left"
+            words += f", {duration(left_s)} left"
         return words
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager
 def metered(num_responses: int, num_done: int) -> Iterator[Meter]:
     """A meter shown on stderr while the block runs."""
-    if log.isEnabledFor(logging.INFO) and sys.stderr.isatty():
+    if has_bar():
         with bar(Console(stderr=True), num_responses, num_done) as show:
             yield Meter(num_responses, num_done, show)
     else:
@@ -100,7 +91,7 @@ def _lines() -> Callable[[Meter], None]:
 
     def show(meter: Meter) -> None:
         nonlocal last_s
-        if meter.clock() - last_s >= _LINE_EVERY_S:
+        if meter.clock() - last_s >= LINE_EVERY_S:
             last_s = meter.clock()
             log.info(
                 "%d of %d responses, %s", meter.num_done, meter.num_responses, meter.in_words()

@@ -18,8 +18,8 @@ from stages.predictor.transformer.base import Base
 from stages.predictor.transformer.encode import Tokens, batches, pad, pool
 from stages.predictor.transformer.journal import Journal
 from stages.predictor.transformer.memory import Memory
-from stages.predictor.transformer.progress import progress
 from stages.predictor.transformer.team import Team
+from stages.tables.progress import progress
 
 CHUNK = 256  # prompts whose states are kept together
 PASS_TOKENS = {"cpu": 4096, "cuda": 65536}  # of the first try

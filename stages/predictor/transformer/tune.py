@@ -20,10 +20,10 @@ from stages.predictor.transformer.frozen import order_tau
 from stages.predictor.transformer.journal import Journal
 from stages.predictor.transformer.memory import Memory
 from stages.predictor.transformer.model import LengthModel, Weights
-from stages.predictor.transformer.progress import progress
 from stages.predictor.transformer.steps import Batcher
 from stages.predictor.transformer.team import Team
 from stages.tables.errors import log
+from stages.tables.progress import progress
 
 BODY_RATE, ADAPTER_RATE, HEAD_RATE = 5e-5, 2e-4, 1e-4  # learning rates, at their highest
 WARMUP_SHARE = 0.05  # of all steps; then the rate falls linearly to 0

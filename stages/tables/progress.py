@@ -1,4 +1,4 @@
-"""How far is the work, and how long will it take? A bar on a terminal, else a line now and then.
+"""How far is the work? A bar on a terminal, else a line now and then.
 
 Nothing is shown under --quiet. Words go to stderr.
 """
@@ -16,6 +16,7 @@ from rich.progress import (
     Progress,
     TaskProgressColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -26,28 +27,34 @@ Advance = Callable[[int], None]
 
 
 @contextmanager
-def progress(what: str, total: int, num_done: int = 0) -> Iterator[Advance]:
+def progress(what: str, total: int | None, num_done: int = 0) -> Iterator[Advance]:
     """Yields what counts pieces of work as done.
 
     Args:
         what: Is being done, with the name of the pieces: `states of prompts`.
-        total: Pieces in all.
+        total: Pieces in all; None: not known, so that the time left is not either.
         num_done: Already there at the start: they say nothing of the speed.
     """
-    if not (log.isEnabledFor(logging.INFO) and sys.stderr.isatty()):
+    if not has_bar():
         yield _lines(what, total, num_done)
         return
+    left = TimeElapsedColumn() if total is None else TimeRemainingColumn()
     columns = (
         TextColumn("asp: {task.description}"), BarColumn(), MofNCompleteColumn(),
-        TaskProgressColumn(), TimeRemainingColumn(),
+        TaskProgressColumn(), left,
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(what, total=total, completed=num_done)
         yield lambda number: shown.advance(task, number)
 
 
+def has_bar() -> bool:
+    """Whether there is a terminal to draw on, and a wish to see it."""
+    return log.isEnabledFor(logging.INFO) and sys.stderr.isatty()
+
+
 def _lines(
-    what: str, total: int, num_done: int, clock: Callable[[], float] = time.perf_counter
+    what: str, total: int | None, num_done: int, clock: Callable[[], float] = time.perf_counter
 ) -> Advance:
     start_s = last_s = clock()
     done = num_done
@@ -56,8 +63,12 @@ def _lines(
         nonlocal done, last_s
         done += number
         now_s = clock()
-        if now_s - last_s >= LINE_EVERY_S and done < total:
-            last_s = now_s
+        if now_s - last_s < LINE_EVERY_S or done == total:
+            return
+        last_s = now_s
+        if total is None:
+            log.info("%s: %d", what, done)
+        else:
             left_s = (now_s - start_s) / (done - num_done) * (total - done)
             log.info("%s: %d of %d, %s left", what, done, total, duration(left_s))
 
