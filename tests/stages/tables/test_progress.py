@@ -32,12 +32,12 @@ def words() -> Iterator[Words]:
 @pytest.mark.parametrize(
     ("total", "said"),
     [
-        (100, ["states: 70 of 100, 90 s left", "states: 80 of 100, 60 s left"]),
+        (100, ["states: 70 of 100, 2 min left", "states: 80 of 100, 60 s left"]),
         (None, ["states: 70", "states: 80", "states: 100"]),
     ],
 )
 def test_a_line_now_and_then(words: Words, total: int | None, said: list[str]) -> None:
-    """Of 40 pieces ten are done in 30 s, ten more in another 30 s; a whole that is known is not told."""
+    """Ten pieces in 30 s, ten more in the next 30 s; that all is done is not told."""
     times_s = iter([0.0, LINE_EVERY_S - 1, LINE_EVERY_S, 2 * LINE_EVERY_S, 4 * LINE_EVERY_S])
     advance = _lines("states", total, 60, clock=lambda: next(times_s))
     for number in (0, 10, 10, 20):
