@@ -86,9 +86,9 @@ def draw_truth(
         tokens_epn[:, known] = np.concatenate(found)[chosen_epn[:, known]]
     prompt_tokens_p = lengths["prompt_tokens"].fill_null(0).to_numpy()
     row_of = {prompt: row for row, prompt in enumerate(prompt_ids)}
-    # An empty response is one that stopped with its first token.
     never_epn = rng.random(shape) < timeouts.response_chance
     unrewarded_ep = rng.random(shape[:2]) < timeouts.reward_chance
+    # An empty response is one that stopped with its first token.
     return Truth(row_of, np.maximum(tokens_epn, 1), prompt_tokens_p, never_epn, unrewarded_ep)
 
 
