@@ -10,6 +10,11 @@ from asp_cli.options import Force, Quiet, SamplesPerPrompt, Seed, refuse_shared_
 POLICIES = ("balanced", "like", "isolate")
 
 
+def _tried(metavar: str, words: str) -> Any:
+    """A flag that takes values with commas between."""
+    return typer.Option(metavar=metavar, show_default=False, help=words)
+
+
 def command(
     lengths: Annotated[str, typer.Argument(help="Lengths table; `-` is standard input.")],
     cluster: Annotated[
@@ -39,56 +44,39 @@ def command(
     samples_per_prompt: SamplesPerPrompt = None,
     training_devices: Annotated[
         str | None,
-        typer.Option(
-            metavar="K,K,...",
-            show_default=False,
-            help="Devices that train, to try; the others generate. Default: up to 9 splits.",
+        _tried(
+            "K,K,...", "Devices that train, to try; the others generate. Default: up to 9 splits."
         ),
     ] = None,
     batch_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="B,B,...", show_default=False, help="Base sizes to try. Default: 8,16,32,64."
-        ),
+        str | None, _tried("B,B,...", "Base sizes to try. Default: 8,16,32,64.")
     ] = None,
-    slack: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S,S,...", show_default=False, help="Slacks to try. Default: 0,0.25,0.5."
-        ),
-    ] = None,
+    slack: Annotated[str | None, _tried("S,S,...", "Slacks to try. Default: 0,0.25,0.5.")] = None,
     prompts_per_group: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,...",
-            show_default=False,
-            help="Prompts of a training step, exactly, to try. Default: 256, since more or fewer "
-            "change the training too.",
+        _tried(
+            "N,N,...",
+            "Prompts of a training step, exactly, to try. Default: 256, since more or fewer change "
+            "the training too.",
         ),
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="P,P,...",
-            show_default=False,
-            help="Group policies to try. Default: balanced,like,isolate.",
-        ),
+        _tried("P,P,...", "Group policies to try. Default: balanced,like,isolate."),
     ] = None,
     max_rounds: Annotated[
         str | None,
-        typer.Option(
-            metavar="R,R,...",
-            show_default=False,
-            help="Continuations of a response at most, to try; 0 is no token budgets. Give 0 for "
+        _tried(
+            "R,R,...",
+            "Continuations of a response at most, to try; 0 is no token budgets. Give 0 for "
             "trainers that drop partial responses. Default: 0,1,2,6.",
         ),
     ] = None,
     max_lag: Annotated[
         str | None,
-        typer.Option(
-            metavar="H,H,...",
-            show_default=False,
-            help="Lag bounds to try. Default: 0, powers of two, and the cluster file's.",
+        _tried(
+            "H,H,...",
+            "Lag bounds to try. Default: 0, powers of two, and the cluster file's.",
         ),
     ] = None,
     tolerance: Annotated[
