@@ -1,4 +1,4 @@
-"""What would a model cost on devices, by their datasheets?
+"""What would a model cost on devices, by their published peaks?
 
 A decode step of B sequences, their C tokens of context, on n devices with tensor parallelism:
 
