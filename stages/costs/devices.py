@@ -44,8 +44,8 @@ DEVICES = {
             "910B3",
             Figure(
                 294.9e12,
-                f"{_910B}; 20 cores x 8192 FLOP a cycle x 1.8 GHz (mindspore-ai/akg, documentation) "
-                "are as many; other public pages: 256, 280, 313 and 320 TFLOP/s",
+                f"{_910B}; as many as 20 cores x 8192 FLOP a cycle (mindspore-ai/akg, "
+                "documentation) x 1.8 GHz; other public pages: 256, 280, 313 and 320 TFLOP/s",
             ),
             Figure(64e9, _910B),
             Figure(1.6e12, f"{_910B}; other public pages: 0.4, 0.77 and 1.2 TB/s"),
