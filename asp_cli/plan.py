@@ -92,7 +92,7 @@ def command(
 ) -> None:
     """Find the split of a cluster's devices, and the schedule, that make an iteration short.
 
-    Simulates a few hundred settings. Prints the plain one (the cluster file's split, the stages'
+    Simulates a hundred settings or so. Prints the plain one (the cluster file's split, the stages'
     defaults), what each lever gains alone, the fastest setting, and the knee: the cheapest that is
     about as fast, with a lower lag bound, fewer devices, no token budgets where these do not pay.
     Says what bounds it, and the commands that make it. Of several values given to a flag the first

@@ -21,8 +21,9 @@ likely. For experts, of which W bends, it is too high at few sequences and too l
     memory    n (share x memory) - w parameters, over K n / m   [tokens that an actor keeps]
     weights   leave training over one device's network, and enter an actor over those of all its n
 
-A roofline alone is off by 10x on real stacks, most of it in the host term, so that has no default.
-The other shares are assumptions, none of them measured.
+All is a lower bound. The published system's 58 tokens a second a device (arXiv 2611.08864) are
+about a tenth of what it allows. The host term is taken to be most of the rest, and has no default.
+The shares are assumptions, none of them measured.
 
 Arrays end in an axis legend: _k numbers of sequences.
 """
