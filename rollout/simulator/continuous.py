@@ -135,8 +135,7 @@ class ContinuousEngine:
             begun, made = slot.begun, self._made(slot)
             tokens = max(int(made + TINY), begun.response.tokens)
             unfinished[begun.work].append(begun.response._replace(tokens=tokens))
-            prompt = self.workload.prompt_tokens_g[begun.response.group]
-            self._waste(self.price.response_seconds(tokens, max(made, tokens), prompt))
+            self._waste(begun.response, tokens, max(made, tokens))
         for waits in self._backlog:
             unfinished[waits.work].append(waits.response)
         self._clear()
@@ -155,8 +154,7 @@ class ContinuousEngine:
                 if key not in queued:
                     length = self._length(response)
                     stop = made.get(key, length if budget is None else min(length, budget))
-                    prompt = self.workload.prompt_tokens_g[response.group]
-                    self._waste(self.price.response_seconds(response.tokens, stop, prompt))
+                    self._waste(response, response.tokens, stop)
         self._clear()
 
     def _give_up(self, now_s: float) -> list[Ended]:
@@ -175,8 +173,7 @@ class ContinuousEngine:
                 continue
             made = self._made(slot)
             self._context -= context - response.tokens + made
-            prompt = self.workload.prompt_tokens_g[response.group]
-            self._waste(self.price.response_seconds(response.tokens, made, prompt))
+            self._waste(response, response.tokens, made)
             failed[number].append(response)
         for waits in self._backlog:
             if waits.work in late:
@@ -245,7 +242,10 @@ class ContinuousEngine:
         self.spent.carry -= carried * self.price.num_devices
         self.spent.useful -= (ahead - carried) * self.price.num_devices
 
-    def _waste(self, seconds: float) -> None:
+    def _waste(self, response: Response, start: int, stop: float) -> None:
+        """What was decoded from one token to another is lost."""
+        prompt = self.workload.prompt_tokens_g[response.group]
+        seconds = self.price.response_seconds(start, stop, prompt)
         self.spent.useful -= seconds * self.price.num_devices
         self.spent.lost += seconds * self.price.num_devices
 

@@ -67,7 +67,7 @@ class StaticEngine:
             if stop - each.tokens > self._num_steps + TINY:
                 failed.append(each)
                 made = each.tokens + self._num_steps
-                self._waste(self.price.response_seconds(each.tokens, made, self._prompt(each)))
+                self._waste(each, each.tokens, made)
             elif stop < self._length(each):
                 cut.append(each._replace(tokens=stop))
         self._work = None
@@ -88,7 +88,7 @@ class StaticEngine:
             if tokens < self._length(each):
                 unfinished.append(each._replace(tokens=tokens))
             begun = min(each.tokens + num_steps, self._stop(each))
-            self._waste(self.price.response_seconds(tokens, max(begun, tokens), self._prompt(each)))
+            self._waste(each, tokens, max(begun, tokens))
         self._work = None
         return {work.number: unfinished}
 
@@ -128,6 +128,8 @@ class StaticEngine:
         empty = price.step * num_steps * (price.slots - size) / price.slots
         spent.skew += empty * price.num_devices
 
-    def _waste(self, seconds: float) -> None:
+    def _waste(self, response: Response, start: int, stop: float) -> None:
+        """What was decoded from one token to another is lost."""
+        seconds = self.price.response_seconds(start, stop, self._prompt(response))
         self.spent.useful -= seconds * self.price.num_devices
         self.spent.lost += seconds * self.price.num_devices
