@@ -114,8 +114,8 @@ def main() -> None:
     print(heading("Pacing under a disturbance"))
     print(
         f"Static, {SETTING.num_steps} steps of {SIZE}, training {SETTING.training} of "
-        f"generation, lag bound 4; disturbed after {START} iterations, the unit is back after "
-        f"{END}. Levels in steps, times in iterations (of then); means of {NUM_SEEDS} draws, "
+        f"generation, lag bound 4; disturbed after {START} iterations,\nthe unit is back after "
+        f"{END}. Levels in steps, times in iterations (of then); means of {NUM_SEEDS} draws,\n"
         "of times and excursions the largest in brackets; +- is a standard deviation.\n"
     )
     print("| disturbance | pacing | watched | before | after | settled | above | below |\n|"

@@ -217,15 +217,15 @@ def columns(num_seeds: int) -> None:
     """The time and the throughput column, each fitted apart."""
     print("## Iteration time and tokens a second: two workloads\n")
     print("Tokens of an iteration, if both columns are of one run on 64 NPUs, and the NPUs on "
-          "which they would be as many as ASP's:\n")  # fmt: skip
+          "which\nthey would be as many as ASP's:\n")  # fmt: skip
     print("| | s | tokens/s/NPU | tokens, millions | NPUs |\n|---|---|---|---|---|")
     made = {name: TOKENS_PER_NPU[name] * NUM_NPUS * ITERATION_SECONDS[name] for name in MODES}
     for name, tokens in made.items():
         print(f"| {name} | {ITERATION_SECONDS[name]} | {TOKENS_PER_NPU[name]:.0f} "
               f"| {tokens / 1e6:.2f} | {NUM_NPUS * made['ASP'] / tokens:.0f} |")  # fmt: skip
-    print("\nThey are not one workload on one number of NPUs. So either column alone is fitted, by "
-          "its ratios to ASP: over sigma,\ncorrelation, training over generation and the time to "
-          "switch (of an iteration's generation), lag bound 4, static.\n")  # fmt: skip
+    print("\nThey are not one workload on one number of NPUs. So either column alone is fitted,\n"
+          "by its ratios to ASP: over sigma, correlation, training over generation and the time to "
+          "switch (of an\niteration's generation), lag bound 4, static.\n")  # fmt: skip
     wanted = {
         "time": {name: ITERATION_SECONDS[name] / ITERATION_SECONDS["ASP"] for name in MODES},
         "throughput": {name: TOKENS_PER_NPU["ASP"] / TOKENS_PER_NPU[name] for name in MODES},
