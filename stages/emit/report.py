@@ -12,9 +12,9 @@ def say_schedule(schedule: CanonicalSchedule) -> None:
     """The counts of a canonical schedule."""
     counts = schedule.provenance.results
     log.info(
-        "%d prompts in %d minibatches, %d groups, %d epochs",
+        "%d prompts in %d minibatches, %d groups, %d %s",
         counts["num_prompts"], counts["num_minibatches"], counts["num_groups"],
-        counts["num_epochs"],
+        counts["num_epochs"], "epoch" if counts["num_epochs"] == 1 else "epochs",
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def test_the_canonical_schedule_needs_no_other_file(
 ) -> None:
     done = asp("emit", inputs[0], "-o", tmp_path / "s.parquet")
     assert done.code == 0 and done.stdout == b""
-    assert done.only_line == "asp: 9 prompts in 3 minibatches, 2 groups, 1 epochs"
+    assert done.only_line == "asp: 9 prompts in 3 minibatches, 2 groups, 1 epoch"
     table = read_table(str(tmp_path / "s.parquet"), Schedule)
     assert table.provenance is not None and table.provenance.config["samples_per_prompt"] == 2
 
