@@ -8,7 +8,6 @@ The file is TOML; `sample_data/cluster.toml` has every key but those of device a
 
 import hashlib
 import json
-import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,8 @@ from stages.costs.model import CostModel
 from stages.tables.errors import AspError, shorten
 from stages.tables.io import STDIO, read_bytes
 from stages.tables.provenance import Input
+
+LARGEST_SPEED = 1e6  # of a unit; the least is one over it
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,10 @@ def read_cluster(path: str) -> ClusterFile:
     source, data = read_bytes(path)
     try:
         values = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AspError(f"{source}: not a TOML file: {shorten(error)}; correct it") from None
+        json.dumps(values, default=str)  # a number of thousands of digits could not be told
+    except (ValueError, RecursionError) as error:
+        reason = shorten(str(error).partition(";")[0])
+        raise AspError(f"{source}: not a TOML file: {reason}; correct it") from None
     folder = Path() if path == STDIO else Path(path).parent
     top = Keys(source, "", values)
     mode = top.choice("mode", get_args(Mode), "asp")
@@ -104,10 +107,11 @@ def _units(generation: Keys, num_devices: int, derived: Derivation) -> tuple[Gen
     num_units, num_actors = generation.whole("units", 1), generation.whole("actors", 1)
     if num_units * num_actors > LARGEST_NUMBER:
         generation.refuse("actors", num_actors, f"at most {LARGEST_NUMBER} in all units together")
-    wanted = f"a list of {num_units} numbers above 0, the speed of each unit"
+    least, most = 1 / LARGEST_SPEED, LARGEST_SPEED
+    wanted = f"a list of {num_units} numbers from {least:g} to {most:g}, the speed of each unit"
     speeds = generation.take("speeds", wanted, [1.0] * num_units)
     is_list = isinstance(speeds, list) and len(speeds) == num_units
-    if not is_list or not all(is_number(speed) and 0 < speed < math.inf for speed in speeds):
+    if not is_list or not all(is_number(speed) and least <= speed <= most for speed in speeds):
         generation.refuse("speeds", speeds, wanted)
     slots = derived.slots(generation)
     return tuple(GenerationUnit(num_actors, num_devices, slots, float(speed)) for speed in speeds)

@@ -19,10 +19,12 @@ from rollout.simulator.keys import Keys
 from stages.costs.devices import DEVICES
 from stages.costs.models import MODELS, Model, parse_config
 from stages.costs.roofline import WEIGHT_BYTES, Actor, Efficiency
+from stages.tables.errors import shorten
 from stages.tables.io import read_bytes
 from stages.tables.provenance import Input
 
 LEAST_SHARE = 0.001  # of a peak
+LARGEST_CONFIG_BYTES = 2**24  # a file of weights is not read to its end to say that it is none
 
 
 class Derivation:
@@ -135,9 +137,14 @@ def _model(top: Keys, name: Any, wanted: str, folder: Path) -> tuple[Model, tupl
     if name in MODELS:
         return MODELS[name], ()
     path = folder / name
-    path = path / "config.json" if path.is_dir() else path
-    if not path.is_file():
-        top.refuse("model", name, f"{wanted}; there is no file {path}")
+    try:
+        path = path / "config.json" if path.is_dir() else path
+        is_small_file = path.is_file() and path.stat().st_size <= LARGEST_CONFIG_BYTES
+    except OSError:  # a name that is too long, a folder that is closed
+        is_small_file = False
+    if not is_small_file:
+        there_is = f"there is no file {shorten(path)} of at most {LARGEST_CONFIG_BYTES:,} bytes"
+        top.refuse("model", name, f"{wanted}; {there_is}")
     source, data = read_bytes(str(path))
     digest = hashlib.sha256(data).hexdigest()
     label = path.parent.name if path.name == "config.json" else path.stem

@@ -21,7 +21,7 @@ from typing import BinaryIO
 import dataframely as dy
 import polars as pl
 
-from stages.tables.errors import AspError
+from stages.tables.errors import AspError, shorten
 from stages.tables.provenance import FOOTER_KEY, Provenance
 from stages.tables.schemas import is_marked, table_name
 from stages.tables.validation import cast_losslessly, narrowed, validate
@@ -61,7 +61,9 @@ def readable(name: str) -> Iterator[None]:
     except IsADirectoryError:
         raise AspError(f"{name}: is a directory; a file is needed here") from None
     except OSError as error:
-        raise AspError(f"{name}: cannot be read: {error.strerror}") from None
+        raise AspError(f"{shorten(name)}: cannot be read: {error.strerror}") from None
+    except ValueError:  # from a file that names another
+        raise AspError(f"{name!r}: no path, which holds no null character; name a file") from None
 
 
 def standard_input() -> BinaryIO:
