@@ -11,6 +11,7 @@ from asp_cli.options import (
     PromptColumn,
     Quiet,
     SamplesPerPrompt,
+    finite,
     refuse_stdio_directory,
     within_64_bits,
 )
@@ -36,7 +37,7 @@ def command(
     temperature: Annotated[
         float | None,
         typer.Option(
-            min=0, show_default=False,
+            min=0, callback=finite, show_default=False,
             help="Sampling temperature in training, to be warned where the profile's differs.",
         ),
     ] = None,

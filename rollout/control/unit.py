@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rollout.control.fleet import Actor, Fleet
 from rollout.control.inventory import Inventory
-from rollout.control.line import Line
+from rollout.control.line import Line, Reason
 from rollout.control.messages import (
     Command,
     Dispatch,
@@ -51,6 +51,7 @@ class ControlUnit:
         self._unscored: set[int] = set()  # complete, without reward
         self._failed: set[int] = set()
         self._training: int | None = None  # step in training
+        self._is_placed = any(head.instance is not None for head in plan.heads)
 
     @property
     def is_done(self) -> bool:
@@ -221,13 +222,18 @@ class ControlUnit:
             if groups is not None:
                 commands.append(self._train(groups))
         commands += self.fleet.refresh()
+        refused: dict[tuple[int, int | None], Reason] = {}  # what holds for one holds for all alike
         for actor in self.fleet.free_actors():
-            work = self._line.next_work(actor)
+            like = actor.version, actor.instance if self._is_placed else None
+            work = refused.get(like) or self._line.next_work(actor)
             if isinstance(work, Work):
+                refused.clear()
                 self.fleet.give(actor.number, work.number)
                 self._works[work.number] = work, actor.number
                 commands.append(Dispatch(actor.number, work))
-            elif actor.number == asked:
+                continue
+            refused[like] = work
+            if actor.number == asked:
                 commands.append(Hold(actor.number, work))
         return commands
 

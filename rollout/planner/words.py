@@ -144,7 +144,7 @@ def _commands(choice: Choice, task: Task, lengths: str) -> list[str]:
         "The knee, made:",
         f"  echo {shlex.quote(model)} > cost.json",
         f"  asp partition {shlex.quote(lengths)} --samples-per-prompt {task.samples_per_prompt} "
-        f"--batch-size {knee.batch_size} --slack {knee.slack:g}{budgets}{memory} "
+        f"--batch-size {knee.batch_size} --slack {knee.slack!r}{budgets}{memory} "
         "--cost-model cost.json -o - |",
         f"    asp balance - --prompts-per-group {knee.prompts_per_group} --policy {knee.policy} "
         "-o - | asp emit - -o schedule.parquet",

@@ -25,6 +25,7 @@ from stages.tables.errors import AspError, shorten
 from stages.tables.io import STDIO, read_bytes
 from stages.tables.provenance import Input
 
+MOST_ACTORS = 10_000  # that all devices together would make: a run takes their number squared
 LARGEST_SPEED = 1e6  # of a unit; the least is one over it
 
 
@@ -72,7 +73,7 @@ def read_cluster(path: str) -> ClusterFile:
     cluster = Cluster(
         generation=units,
         training=TrainingUnit(
-            num_devices=training.whole("devices", 1),
+            num_devices=_training_devices(training, units),
             token_device_seconds=1 / tokens_per_second,
             step_seconds=training.seconds("step_seconds"),
             export_seconds=training.seconds("export_seconds", 0.0),
@@ -105,8 +106,8 @@ def read_cluster(path: str) -> ClusterFile:
 
 def _units(generation: Keys, num_devices: int, derived: Derivation) -> tuple[GenerationUnit, ...]:
     num_units, num_actors = generation.whole("units", 1), generation.whole("actors", 1)
-    if num_units * num_actors > LARGEST_NUMBER:
-        generation.refuse("actors", num_actors, f"at most {LARGEST_NUMBER} in all units together")
+    if num_units * num_actors > MOST_ACTORS:
+        generation.refuse("actors", num_actors, f"at most {MOST_ACTORS} in all units together")
     least, most = 1 / LARGEST_SPEED, LARGEST_SPEED
     wanted = f"a list of {num_units} numbers from {least:g} to {most:g}, the speed of each unit"
     speeds = generation.take("speeds", wanted, [1.0] * num_units)
@@ -115,6 +116,16 @@ def _units(generation: Keys, num_devices: int, derived: Derivation) -> tuple[Gen
         generation.refuse("speeds", speeds, wanted)
     slots = derived.slots(generation)
     return tuple(GenerationUnit(num_actors, num_devices, slots, float(speed)) for speed in speeds)
+
+
+def _training_devices(training: Keys, units: tuple[GenerationUnit, ...]) -> int:
+    """Not so many that, as actors, they would be too many: `plan` and hybrid turn them to those."""
+    number: int = training.whole("devices", 1)
+    actors = sum(unit.num_actors for unit in units)
+    most = (MOST_ACTORS - actors + 1) * units[0].devices_per_actor
+    if number > most:
+        training.refuse("devices", number, f"at most {most:,}, beside {actors:,} actors")
+    return number
 
 
 def _cost_model(

@@ -6,6 +6,7 @@ that are compared under one seed generate the same responses.
 Arrays end in an axis legend: _p prompts, _ep passes and prompts, _epn passes, prompts, samples.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,9 @@ from rollout.control.plan import Plan
 from rollout.simulator.troubles import FOR_EVER, TimeOuts
 from rollout.simulator.workload import NEVER, Workload
 from stages.lengths import table as lengths_table
+from stages.tables.errors import AspError
 
+MOST_RESPONSES = 10**8  # of a run; 50 bytes each while they are drawn
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -75,6 +78,12 @@ def draw_truth(
     rng = np.random.default_rng(seed)
     prompt_ids = lengths["prompt_id"].to_list()
     shape = num_epochs, len(prompt_ids), num_samples
+    if math.prod(shape) > MOST_RESPONSES:
+        raise AspError(
+            f"{math.prod(shape):,} responses, {num_samples:,} of each of {len(prompt_ids):,} "
+            f"prompts in {num_epochs:,} passes, are more than the {MOST_RESPONSES:,} that can be "
+            "simulated; take fewer prompts, or fewer samples of each"
+        )
     tokens_epn = _drawn(lengths, shape, rng)
     share_epn = rng.random(shape)
     found = [recorded.get(prompt, np.empty(0, dtype=np.int64)) for prompt in prompt_ids]

@@ -71,6 +71,11 @@ class ParquetRows:
 
     def batches(self, columns: list[str], num_rows: int) -> Iterator[pl.DataFrame]:
         """Some columns, `num_rows` rows at a time; the last batch holds the rest."""
+        for column in columns:
+            if (number := self.columns.count(column)) > 1:
+                raise AspError(
+                    f"{self._name}: has {number} columns of the name {column!r}; rename one"
+                )
         held: list[pl.DataFrame] = []
         for piece in self._pieces(columns, num_rows):
             held.append(piece)

@@ -88,10 +88,10 @@ def test_the_sample_has_every_key(sample_data: Path) -> None:
         ('"async"', "[1]", r"mode is \[1\]; give one of"),
         ('"rolling"', '"never"', 'refresh is "never"; give one of unload, finish, rolling'),
         ("[1, 0.5]", "[1]", r"generation\.speeds is \[1\]; give a list of 2 numbers from"),
-        ("[1, 0.5]", "[1, 1e-320]", r"speeds is \[1, 1e-320\]; give a list of 2 numbers from 1e-06"),
-        ("[1, 0.5]", f"[1, {'9' * 400}]", r"speeds is \[1, 9+\.\.\.; give a list of 2 numbers from"),
-        ("slots = 16", f"slots = {'9' * 5000}", "not a TOML file: Exceeds the limit .* correct it$"),
-        ("slots = 16", f"slots = 0x{'f' * 5000}", "not a TOML file: Exceeds the limit .* correct i"),
+        ("[1, 0.5]", "[1, 1e-320]", r"speeds is \[1, 1e-320\]; give a list of 2 numbers"),
+        ("[1, 0.5]", f"[1, {'9' * 400}]", r"speeds is \[1, 9+\.\.\.; give a list of 2"),
+        ("slots = 16", f"slots = {'9' * 5000}", "not a TOML file: Exceeds the limit .* it$"),
+        ("slots = 16", f"slots = 0x{'f' * 5000}", "not a TOML file: Exceeds the limit .* it$"),
         ("[1, 0.5]", "[1, 0]", r"generation\.speeds is \[1, 0\]"),
         ("reload_seconds = 3", "reload_seconds = -3", r"reload_seconds is -3; give seconds"),
         ("reload_seconds = 3", "reload_seconds = nan", r"reload_seconds is NaN; give seconds"),
@@ -103,7 +103,8 @@ def test_the_sample_has_every_key(sample_data: Path) -> None:
         ("capacity = 512", "capacity = -1", r"queue\.capacity is -1; give a whole number from 1"),
         ("max_lag = 2", "max_lag = -1", r"lag\.max_lag is -1; give a whole number from 0"),
         ("[lag]\nmax_lag = 2", "", r"lag is missing; give a table"),
-        ("units = 2", "units = 999999", r"generation\.actors is 3; give at most 1000000 in all"),
+        ("units = 2", "units = 999999", r"generation\.actors is 3; give at most 10000 in all"),
+        ("devices = 4", "devices = 99999", r"training\.devices is 99999; give at most 9,995"),
         ("devices = 4", "devices 4", "not a TOML file: "),
     ],
 )  # fmt: skip
@@ -193,7 +194,11 @@ def test_the_second_sample_names_a_device(sample_data: Path) -> None:
         ("[roofline]", '[roofline]\ndtype = "int1"', r'roofline\.dtype is "int1"; give one of'),
         ("context_tokens = 4096", "", r"generation\.slots is missing; give a whole number"),
         ("tokens = 4096", "tokens = 4096\nslots = 9999", r"context_tokens is 4096; give at most"),
-        ('"Qwen2.5-7B"', f'"{"a" * 5000}"', r'model is "a+\.\.\.; give one of .* no file .*a\.\.\. of'),
+        (
+            '"Qwen2.5-7B"',
+            f'"{"a" * 5000}"',
+            r'model is "a+\.\.\.; give one of .* no file .*a\.\.\. of',
+        ),
         ('"Qwen2.5-7B"', r'"\u0000"', r'model is "\\u0000"; give one of .* there is no file '),
         ('"Qwen2.5-7B"', '"mine"', r"devices_per_actor is 2; give more: the weights of mine take"),
         ("step_seconds = 7", "", r"training\.step_seconds is missing"),
@@ -223,5 +228,5 @@ def test_a_path_with_a_null_character_is_one_line(tmp_path: Path) -> None:
     start, rest = GOOD.split("[generation.cost]")
     text = rf'{start}cost_model = "\u0000"'
     text += f"\n[training]{rest.split('[training]')[1]}"
-    with pytest.raises(AspError, match=r"\\x00': no path, which holds no null character; name a fi"):
+    with pytest.raises(AspError, match=r"\\x00': no path, which holds no null character; name"):
         read_cluster(written(tmp_path, text))
