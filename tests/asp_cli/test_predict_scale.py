@@ -1,17 +1,21 @@
 """`asp predict` on columns of the user's own, and on a Ray cluster."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stages.predictor.predict import PredictConfig
-from stages.predictor.shards import BATCH, Worker
+from stages.predictor.shards import BATCH, Worker, within
 from stages.tables.prompt_survey import PromptColumns, open_prompts
 from stages.tables.prompts import prompt_hash
 
@@ -150,6 +154,45 @@ def test_an_address_where_nobody_listens_is_one_line(asp: Asp, made: Path, tmp_p
     )  # fmt: skip
     assert done.code == 1
     assert "--ray 127.0.0.1:1: no Ray cluster is reached" in done.stderr.splitlines()[-1]
+
+
+def test_an_address_without_a_port_is_one_line(asp: Asp, made: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra: pip install 'asp-schedule[ray]'")
+    done = asp(
+        "predict", made / "prompts.parquet", "--predictor", made / "p", "-q",
+        "--ray", "127.0.0.1:-1", "-o", tmp_path / "l.parquet",
+    )  # fmt: skip
+    assert done.code == 1 and "'-1' is no port, a number from 1 to 65535" in done.stderr
+
+
+def test_a_start_that_hangs_is_broken_off() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(TimeoutError, match=r"no answer in 0\.05 s"), within(0.05):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        threading.Event().wait()
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+@pytest.mark.parametrize("value", ["inf", "1e400"])
+def test_an_infinite_temperature_is_a_wrong_flag(
+    asp: Asp, made: Path, tmp_path: Path, value: str
+) -> None:
+    flags = ("--predictor", made / "p", "--temperature", value, "-o", tmp_path / "l")
+    done = asp("predict", made / "prompts.parquet", *flags)
+    assert (done.code, "must be a finite number" in done.only_line) == (2, True)
+
+
+@pytest.mark.parametrize("twice", ["prompt", "k"])
+def test_a_column_that_is_there_twice_is_one_line(
+    asp: Asp, made: Path, tmp_path: Path, twice: str
+) -> None:
+    table = pa.table([["a"], ["b"], ["c"]], names=["prompt", "k", twice])
+    pq.write_table(table, tmp_path / "p.parquet")
+    flags = ("--predictor", made / "p", "--keep-column", "k", "-q", "-o", tmp_path / "l")
+    done = asp("predict", tmp_path / "p.parquet", *flags)
+    assert done.code == 1
+    assert f"p.parquet: has 2 columns of the name {twice!r}; rename one" in done.only_line
 
 
 @pytest.mark.slow
