@@ -50,13 +50,13 @@ def run(
     if output is not None:
         check_output(output, force)
     start_s = time.perf_counter()
-    task, name, footer = read_task(lengths, profile, cluster, config)
+    task, _, footer = read_task(lengths, profile, cluster, config)
     space = space_of(task.found, config.wishes, task.samples_per_prompt, len(task.lengths))
     seeds = range(config.seed, config.seed + config.num_seeds)
     with progress("runs of a plan", None) as done:
         trials = Trials(task, lambda: done(1))
         choice = choose(trials, space, config.tolerance, seeds)
-        text = words.of_choice(trials, choice, task, name)
+        text = words.of_choice(trials, choice, task, lengths)
     log.info(
         "%d settings in %d runs of %d prompts, %d times each: %.0f s",
         len(trials.settings()), trials.num_runs, len(task.lengths), task.epochs,

@@ -140,6 +140,11 @@ def _commands(choice: Choice, task: Task, lengths: str) -> list[str]:
     memory = f" --kv-tokens {task.kv_tokens}" if task.kv_tokens else ""
     units = len(task.found.cluster.generation)
     units = units if knee.split.num_actors % units == 0 else 1
+    speed = task.found.cluster.generation[0].speed
+    # A file that lists speeds has one for each of its units.
+    speeds = (
+        "" if units == len(task.found.cluster.generation) else f" generation.speeds = [{speed!r}],"
+    )
     return [
         "The knee, made:",
         f"  echo {shlex.quote(model)} > cost.json",
@@ -148,7 +153,7 @@ def _commands(choice: Choice, task: Task, lengths: str) -> list[str]:
         "--cost-model cost.json -o - |",
         f"    asp balance - --prompts-per-group {knee.prompts_per_group} --policy {knee.policy} "
         "-o - | asp emit - -o schedule.parquet",
-        f"and in {task.found.name}: generation.units = {units}, generation.actors = "
+        f"and in {task.found.name}: generation.units = {units},{speeds} generation.actors = "
         f"{knee.split.num_actors // units}, training.devices = {knee.split.training_devices}, "
         f"lag.max_lag = {knee.max_lag}",
     ]

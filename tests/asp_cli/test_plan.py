@@ -102,6 +102,20 @@ def test_equal_inputs_give_equal_bytes(folder: Path, asp: Run) -> None:
     assert first.stdout != plan(folder, asp, *flags, "-o", "-", "--seed", 1).stdout
 
 
+def test_what_is_printed_can_be_put_in_as_it_stands(folder: Path, asp_process: Run) -> None:
+    two = CLUSTER.replace("units = 1\nactors = 2", "units = 2\nactors = 1\nspeeds = [2, 2]")
+    (folder / "cluster").write_text(two)
+    done = asp_process(
+        "plan", "-", "--cluster", folder / "cluster", "--training-devices", 1, "--batch-size", 8,
+        "--slack", "0.123456789", "--prompts-per-group", 16, "--policy", "balanced",
+        "--max-rounds", 0, "--max-lag", 0, "--tolerance", 0, "--seeds", 2,
+        stdin=(folder / "lengths").read_bytes(),
+    )  # fmt: skip
+    text = done.stdout.decode()
+    assert "  asp partition - --samples-per-prompt 2 " in text and "--slack 0.123456789 " in text
+    assert "generation.units = 1, generation.speeds = [2.0], generation.actors = 3" in text
+
+
 def test_of_many_prompts_some_are_drawn(folder: Path, asp: Run) -> None:
     flags = ("--prompts-per-group", 8, "--max-rounds", 0, "--policy", "balanced", "--max-lag", 2)
     done = plan(folder, asp, *flags, "--training-devices", 2)
