@@ -7,6 +7,7 @@ import pytest
 from rollout.control.plan import uniform_plan
 from rollout.simulator.truth import draw_truth
 from stages.lengths.table import complete, distribution
+from stages.tables.errors import AspError
 from stages.tables.io import conform
 from stages.tables.schemas import Lengths
 
@@ -60,3 +61,8 @@ def test_draws_follow_the_shape_of_the_table() -> None:
     assert tokens.mean() == pytest.approx(shape.expected_tokens()[0], rel=0.03)
     for level in (0.1, 0.5, 0.9, 0.99):
         assert np.quantile(tokens, level) == pytest.approx(shape.quantile(level)[0], rel=0.04)
+
+
+def test_more_responses_than_can_be_simulated_are_one_line() -> None:
+    with pytest.raises(AspError, match=r"1,000,000,000 responses, 10,000,000 of each of 100 prom"):
+        draw_truth(lengths_of(100), {}, 1, 10**7, seed=0)
