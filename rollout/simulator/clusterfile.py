@@ -16,7 +16,7 @@ from typing import Any, get_args
 from rollout.control.settings import ControlSettings, Pacing, Refresh
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.hardware import Derivation, read_derivation
-from rollout.simulator.keys import LARGEST_NUMBER, Keys, is_number
+from rollout.simulator.keys import Keys, is_number
 from rollout.simulator.modes import Mode
 from rollout.simulator.troubles import Disturbance, disturbances, time_outs
 from stages.costs.file import parse_coefficients, read_cost_model

@@ -15,6 +15,7 @@ from typing import BinaryIO
 import dataframely as dy
 import polars as pl
 
+from stages.tables.errors import AspError
 from stages.tables.io import (
     ROW_GROUP_ROWS,
     STDIO,
