@@ -106,7 +106,7 @@ tiny-model: $(VENV)/.installed-tasks ## Train a tiny model on a CPU in minutes, 
 # --- The project's own chores ------------------------------------------------------------------
 
 test: $(VENV)/.installed-test ## Set up from nothing and run the default tests.
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 8 --dist worksteal
 
 test-slow: $(VENV)/.installed-test ## Run the slow tests too.
 	$(BIN)/python -m pytest

@@ -12,7 +12,7 @@ pytest.importorskip("reasoning_gym")
 from rollout.trainer.rewards.reasoning_gym import HARMLESS, REFUSED, reasoning_gym
 from rollout.trainer.tasks import main, make_prompts
 from stages.tables.errors import AspError
-from stages.tables.prompts import read_prompts
+from stages.tables.prompt_survey import read_prompts
 
 
 def row_of(task: str, answer: str, **metadata: Any) -> dict[str, str]:
