@@ -97,7 +97,8 @@ def command(
         ),
     ] = None,
     max_response_tokens: Annotated[
-        int | None, _count("The cap of a response. Default: 1024.")
+        int | None,
+        _count("The cap of a response. Default: that of the schedule's lengths, else 1024."),
     ] = None,
     temperature: Annotated[float | None, _number("Of sampling. Default: 1.")] = None,
     loss: Annotated[

@@ -36,6 +36,13 @@ def recorded_settings(groups: Table) -> tuple[PartitionConfig, BalanceConfig]:
     )
 
 
+def recorded_cap(groups: Table | None) -> int | None:
+    """Longest response [tokens] that the lengths were predicted for; None where it is not told."""
+    found = groups.provenance.ancestor("predict") if groups and groups.provenance else None
+    cap = found.config.get("max_response_tokens") if found else None
+    return cap if type(cap) is int and 1 <= cap <= LARGEST_COUNT else None
+
+
 def known_settings(config_class: type, config: dict[str, Any]) -> dict[str, Any]:
     """The settings that the class has, where their values can be meant: a footer may hold all."""
     kinds = get_type_hints(config_class)

@@ -57,6 +57,9 @@ class TimedConfig:
     scale: float = 1.0  # real seconds a second of the cluster file
 
 
+DEFAULT_CAP = 1024  # tokens
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """A model, and how it generates and learns."""
@@ -69,7 +72,7 @@ class ModelConfig:
     actors: int = 1  # engines in each
     slots: int = 32  # responses that an engine decodes at once
     batching: Batching = "static"
-    max_response_tokens: int = 1024
+    max_response_tokens: int | None = None  # the cap; None: the schedule's, else DEFAULT_CAP
     temperature: float = 1.0
     loss: Literal["grpo", "dr_grpo", "dapo"] = "grpo"
     learning_rate: float = 1e-6

@@ -56,6 +56,7 @@ def model_machine(found: ModelInputs, config: ModelConfig, seed: int) -> Machine
 
     # Other processes may stand elsewhere.
     config = replace(config, model=str(Path(config.model).resolve()))
+    assert config.max_response_tokens is not None, "filled in when the schedule was read"
     tokenizer = PromptTokenizer(config.model, "--model")
     return Machine(
         units=(GenerationUnit(config.actors, 1, config.slots),) * config.units,

@@ -19,13 +19,21 @@ import polars as pl
 
 from rollout.control.plan import Plan, plan_of, uniform_schedule
 from rollout.control.settings import ControlSettings
+from rollout.origin import recorded_cap
 from rollout.simulator import words
 from rollout.simulator.cluster import Cluster
 from rollout.simulator.measures import measure
 from rollout.simulator.modes import Mode, in_mode
 from rollout.simulator.simulate import check_slots
 from rollout.simulator.stage import warn_of_idle_actors, warn_of_idle_budgets
-from rollout.trainer.config import ControlConfig, CutConfig, ModelConfig, RunConfig, TimedConfig
+from rollout.trainer.config import (
+    DEFAULT_CAP,
+    ControlConfig,
+    CutConfig,
+    ModelConfig,
+    RunConfig,
+    TimedConfig,
+)
 from rollout.trainer.driver import Driver
 from rollout.trainer.journal import Journal
 from rollout.trainer.live import view
@@ -46,6 +54,7 @@ from stages.tables.schemas import Groups, Metrics, Trace
 class Job:
     """A run, read and checked."""
 
+    source: ModelConfig | TimedConfig  # with what the schedule says filled in
     plan: Plan
     settings: ControlSettings
     machine: Machine
@@ -72,7 +81,7 @@ def run(
     """
     job = read_job(schedule, source, control, cut, seed)
     place = RunDir(output, force)
-    settings: dict[str, Any] = {"mode": job.mode, **asdict(job.settings), **_known(source)}
+    settings: dict[str, Any] = {"mode": job.mode, **asdict(job.settings), **_known(job.source)}
     if schedule is None:
         settings |= asdict(cut)
     hashes = {item.role: item.sha256 for item in job.footer}
@@ -123,6 +132,8 @@ def read_job(
         machine, plan, settings = timed_machine(timed, plan, mode, settings, source.scale, seed)
         footer += timed.footer
     else:
+        cap = source.max_response_tokens or recorded_cap(groups) or DEFAULT_CAP
+        source = replace(source, max_response_tokens=cap)
         found = read_model(source)
         ids, name = list(range(len(found.rows))), found.prompts.name
         mode = control.mode or "asp"
@@ -135,7 +146,7 @@ def read_job(
         footer += found.footer
     if machine.is_static:
         check_slots(plan, machine.units)
-    return Job(plan, settings, machine, mode, tuple(footer))
+    return Job(source, plan, settings, machine, mode, tuple(footer))
 
 
 def _plan(
