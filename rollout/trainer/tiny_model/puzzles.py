@@ -13,6 +13,7 @@ from typing import Any
 
 Cell = tuple[int, int]  # row, column, from 0
 ROWS, COLUMNS = "abcdef", "123456"
+PULLS = {"Roam: ": 1, "Aim: ": 8}  # manners of walking: how many times likelier a way nearer is
 
 
 class Puzzle(ABC):
@@ -39,15 +40,16 @@ class Puzzle(ABC):
 class Maze(Puzzle):
     """How many steps does the shortest way through a maze take?
 
-    Worked out by a walk that prefers, 3 to 1, what brings it nearer to the goal, enters no cell
-    twice, and backs out of dead ends. It writes the depth of each cell before its name, and
-    answers with the depth of the goal, which is wrong where it made a detour.
+    Worked out by a walk that enters no cell twice and backs out of dead ends. It says first how
+    it will walk: it roams, all ways alike, or, one time in three, it aims, and prefers what brings
+    it nearer to the goal. It writes the depth of each cell before its name, and answers with the
+    depth of the goal, which is wrong where it made a detour.
     """
 
     task = "maze"
     config = {"min_grid_size": 6, "max_grid_size": 8, "min_dist": 3, "max_dist": 12}  # noqa: RUF012
     phrases = (
-        "Fewest steps from ", "to ", "through ", "?\n",
+        "Fewest steps from ", "to ", "through ", "?\n", *PULLS,
         *(f"{row}{column} " for row in ROWS for column in COLUMNS),
     )  # fmt: skip
     max_response_tokens = 96
@@ -63,10 +65,11 @@ class Maze(Puzzle):
         return int(entry["answer"])
 
     def work_out(self, entry: dict[str, Any], rng: random.Random) -> str:
-        """`0a1 1b1 2c1 1b1 2b2 <answer>2</answer>`."""
-        visits = list(_walk(*_floor(entry["metadata"]), rng))
+        """`Aim: 0a1 1b1 2c1 1b1 2b2 <answer>2</answer>`."""
+        manner = rng.choices(list(PULLS), (2, 1))[0]
+        visits = list(_walk(*_floor(entry["metadata"]), PULLS[manner], rng))
         steps = "".join(f"{depth}{_name(cell)}" for depth, cell in visits)
-        return f"{steps}<answer>{visits[-1][0]}</answer>"
+        return f"{manner}{steps}<answer>{visits[-1][0]}</answer>"
 
 
 def _floor(metadata: dict[str, Any]) -> tuple[list[Cell], Cell, Cell]:
@@ -83,7 +86,7 @@ def _name(cell: Cell) -> str:
 
 
 def _walk(
-    cells: Container[Cell], start: Cell, goal: Cell, rng: random.Random
+    cells: Container[Cell], start: Cell, goal: Cell, pull: int, rng: random.Random
 ) -> Iterator[tuple[int, Cell]]:
     """Depth and cell of each stop, from the start to the goal."""
     path, seen = [start], {start}
@@ -94,7 +97,7 @@ def _walk(
         ways = [cell for cell in around if cell in cells and cell not in seen]
         if ways:
             is_nearer = [_distance(cell, goal) < _distance(path[-1], goal) for cell in ways]
-            path += rng.choices(ways, [1 + 2 * nearer for nearer in is_nearer])
+            path += rng.choices(ways, [pull if nearer else 1 for nearer in is_nearer])
             seen.add(path[-1])
         else:
             path.pop()
@@ -119,12 +122,8 @@ class Countdown(Puzzle):
         "max_target": 30, "operators": ("+", "-"), "shuffle": False,
     }  # fmt: skip
     phrases = (
-        "Reach ",
-        " with ",
-        "?\n",
-        "no\n",
-        *(f"{sign}{n}=" for sign in "+-" for n in range(1, 10)),
-    )
+        "Reach ", " with ", "?\n", "no\n", *(f"{sign}{n}=" for sign in "+-" for n in range(1, 10))
+    )  # fmt: skip
     max_response_tokens = 96
     max_tries = 6
 

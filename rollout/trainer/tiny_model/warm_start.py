@@ -32,9 +32,9 @@ IGNORED = -100  # target of tokens that count for nothing: prompt and padding
 class WarmStart:
     """How long, and how fast."""
 
-    num_steps: int = 800
+    num_steps: int = 2000
     batch_size: int = 32  # texts a step
-    num_entries: int = 4000  # puzzles that they are drawn from
+    num_entries: int = 6000  # puzzles that they are drawn from
     learning_rate: float = 3e-3
     rising_steps: int = 50
 
