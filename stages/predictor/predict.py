@@ -157,7 +157,7 @@ def run(
 ) -> None:
     """Survey prompts, read the predictor, predict in batches, write lengths, say what came out.
 
-    Memory does not grow with the prompts, but for 8 bytes each while they are surveyed. The rows
+    No stage of it holds all prompts: 8 bytes each while they are surveyed, else a batch. The rows
     of a batch depend on their place in the file alone, so the bytes written are the same from a
     pipe and from a Ray cluster.
     """
