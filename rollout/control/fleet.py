@@ -44,7 +44,10 @@ class Fleet:
     def __init__(self, settings: ControlSettings) -> None:
         self._settings = settings
         self._free: dict[int, None] = {}  # who can take work, longest waiting first
-        self._seen: set[int] = set()
+        self._place: dict[int, int] = {}  # of every actor that was ever here, in order of joining
+        # Kept beside the actors, since after every event it is asked who is to reload.
+        self._doing: dict[Service, set[int]] = {service: set() for service in Service}
+        self._behind: set[int] = set()  # who serves with weights older than the published
         self.actors: dict[int, Actor] = {}
         self.published = 0
 
@@ -58,16 +61,28 @@ class Fleet:
 
     def join(self, actor: Actor) -> None:
         """A new actor, free. Numbers are never used twice, so that late news can be told apart."""
-        assert actor.number not in self._seen, f"actor {actor.number} was here before"
-        self._seen.add(actor.number)
+        assert actor.number not in self._place, f"actor {actor.number} was here before"
+        self._place[actor.number] = len(self._place)
         self.actors[actor.number] = actor
-        self.published = max(self.published, actor.version)
+        self._turn(actor, actor.service)
         self._free[actor.number] = None
+        self.publish(actor.version)
 
     def lose(self, number: int) -> Actor | None:
         """The actor, which is no longer there; None if it was not."""
         self._free.pop(number, None)
-        return self.actors.pop(number, None)
+        actor = self.actors.pop(number, None)
+        if actor is not None:
+            self._doing[actor.service].discard(number)
+            self._behind.discard(number)
+        return actor
+
+    def publish(self, version: int) -> None:
+        """There are weights of this version."""
+        if version > self.published:
+            self.published = version
+            serving = self._doing[Service.SERVING]
+            self._behind = {n for n in serving if self.actors[n].version < version}
 
     def is_placed(self, instance: int | None) -> bool:
         """Whether an actor is there that stands for the instance."""
@@ -92,7 +107,8 @@ class Fleet:
         """An actor has loaded weights and is free."""
         actor = self.actors.get(number)
         if actor is not None and actor.service is Service.RELOADING:
-            actor.version, actor.service = version, Service.SERVING
+            actor.version = version
+            self._turn(actor, Service.SERVING)
             self._free.setdefault(number)
 
     def unloaded(self, number: int, works: Collection[int]) -> list[int]:
@@ -102,47 +118,55 @@ class Fleet:
             return []
         put_down = sorted(actor.works.intersection(works))
         actor.works.difference_update(put_down)
-        actor.service = Service.DRAINING
+        self._turn(actor, Service.DRAINING)
         return put_down
 
     def refresh(self) -> list[Command]:
         """Take actors that are behind out of service, and reload those that have no work."""
-        behind = [
-            actor
-            for actor in self.actors.values()
-            if actor.version < self.published and actor.service is Service.SERVING
-        ]
         # The idle lose nothing by it, so they go first, then those with the oldest weights.
-        behind.sort(key=lambda actor: (bool(actor.works), actor.version, actor.number))
+        behind = sorted(
+            (self.actors[number] for number in self._behind),
+            key=lambda actor: (bool(actor.works), actor.version, actor.number),
+        )
         commands = self._reload_drained()
         for actor in behind:
             if self._settings.refresh == "unload":
                 if self._num(Service.UNLOADING, Service.RELOADING) >= self.limit:
                     break
                 if actor.works:
-                    actor.service = Service.UNLOADING
+                    self._turn(actor, Service.UNLOADING)
                     commands.append(Unload(actor.number))
                     continue
             elif self._settings.refresh == "rolling" and self._num_out() >= self.limit:
                 break
-            actor.service = Service.DRAINING
+            self._turn(actor, Service.DRAINING)
             commands += self._reload_drained()
         return commands
 
     def _reload_drained(self) -> list[Command]:
         commands: list[Command] = []
-        for actor in self.actors.values():
-            if actor.service is not Service.DRAINING or actor.works:
+        for number in sorted(self._doing[Service.DRAINING], key=self._place.__getitem__):
+            actor = self.actors[number]
+            if actor.works:
                 continue
             if self._num(Service.UNLOADING, Service.RELOADING) >= self.limit:
                 break
-            actor.service = Service.RELOADING
-            self._free.pop(actor.number, None)
-            commands.append(Reload(actor.number, self.published))
+            self._turn(actor, Service.RELOADING)
+            self._free.pop(number, None)
+            commands.append(Reload(number, self.published))
         return commands
 
+    def _turn(self, actor: Actor, service: Service) -> None:
+        """An actor does something else about its weights from now on."""
+        self._doing[actor.service].discard(actor.number)
+        self._behind.discard(actor.number)
+        actor.service = service
+        self._doing[service].add(actor.number)
+        if service is Service.SERVING and actor.version < self.published:
+            self._behind.add(actor.number)
+
     def _num(self, *services: Service) -> int:
-        return sum(actor.service in services for actor in self.actors.values())
+        return sum(len(self._doing[service]) for service in services)
 
     def _num_out(self) -> int:
-        return sum(actor.service is not Service.SERVING for actor in self.actors.values())
+        return len(self.actors) - self._num(Service.SERVING)

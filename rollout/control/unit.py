@@ -174,7 +174,7 @@ class ControlUnit:
 
     def published(self, version: int) -> list[Command]:
         """Actors can load the weights that training made after so many steps."""
-        self.fleet.published = max(self.fleet.published, version)
+        self.fleet.publish(version)
         return self._proceed()
 
     def reloaded(self, actor: int, version: int) -> list[Command]:
