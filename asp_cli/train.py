@@ -115,9 +115,13 @@ def command(
         _count("Lag bound, training steps. Default: as --cluster says, else 4.", least=0),
     ] = None,
     pacing: Annotated[
-        Literal["setpoint", "watermark"],
-        typer.Option(help="What holds dispatch: samples on their way, or the queue alone."),
-    ] = "setpoint",
+        Literal["setpoint", "watermark"] | None,
+        typer.Option(
+            show_default=False,
+            help="What holds dispatch: samples on their way, or the queue alone. Default: as the "
+            "cluster file says, else setpoint.",
+        ),
+    ] = None,
     refresh: Annotated[
         Literal["unload", "finish", "rolling"] | None,
         typer.Option(

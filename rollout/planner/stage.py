@@ -18,15 +18,14 @@ from rollout.planner.choice import choose
 from rollout.planner.space import PROMPTS_PER_GROUP, Wishes, space_of
 from rollout.planner.table import table_of
 from rollout.planner.trials import Task, Trials
-from rollout.replay import recorded_lengths
 from rollout.simulator.clusterfile import ClusterFile, read_cluster
+from rollout.simulator.observed import read_observed
 from stages.lengths import table as lengths_table
-from stages.tables.derived import complete_profile
-from stages.tables.errors import AspError, log
+from stages.tables.errors import log
 from stages.tables.io import check_output, read_table, write_table
 from stages.tables.progress import progress
 from stages.tables.provenance import Input, Provenance
-from stages.tables.schemas import Lengths, Plans, Profile
+from stages.tables.schemas import Lengths, Plans
 
 FEWEST_STEPS = 12  # of a run, so that filling and draining the queue do not rule it
 
@@ -82,8 +81,6 @@ def read_task(
         AspError: One is bad, or the profile is of other prompts.
     """
     found = read_cluster(cluster)
-    for line in found.derivation.in_words():
-        log.info(line)
     if found.mode != "asp":
         log.warning("%s: mode is %s; plans are made for mode asp", found.name, found.mode)
     if found.disturbances:
@@ -92,21 +89,8 @@ def read_task(
     table = read_table(lengths, Lengths, complete)
     footer = [Input("lengths", table.sha256, table.provenance)]
     frame, epochs = _enough(table.frame, config)
-    recorded = {}
-    if profile is not None:
-        observed = read_table(profile, Profile, complete_profile)
-        footer.append(Input("profile", observed.sha256, observed.provenance))
-        recorded = recorded_lengths(frame, observed.frame)
-        if not recorded:
-            raise AspError(
-                f"{observed.name}: holds no response to any of the prompts of {table.name}; "
-                f"profile these prompts, or leave --profile out to draw lengths from {table.name}"
-            )
-        if len(recorded) < len(frame):
-            log.warning(
-                "%d of %d prompts have no recorded response; their lengths are drawn from %s",
-                len(frame) - len(recorded), len(frame), table.name,
-            )  # fmt: skip
+    recorded, of_profile = read_observed(profile, frame, table.name, f"the prompts of {table.name}")
+    footer += of_profile
     task = Task(
         lengths=frame,
         recorded=recorded,

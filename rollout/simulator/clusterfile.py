@@ -21,7 +21,7 @@ from rollout.simulator.modes import Mode
 from rollout.simulator.troubles import Disturbance, disturbances, time_outs
 from stages.costs.file import parse_coefficients, read_cost_model
 from stages.costs.model import CostModel
-from stages.tables.errors import AspError, shorten
+from stages.tables.errors import AspError, log, shorten
 from stages.tables.io import STDIO, read_bytes
 from stages.tables.provenance import Input
 
@@ -44,6 +44,8 @@ class ClusterFile:
 
 def read_cluster(path: str) -> ClusterFile:
     """Read a cluster file, and the cost model that it may name, relative to its own folder.
+
+    What follows from a device and a model is told, since it is not measured.
 
     Raises:
         AspError: It is no TOML; a key is unknown, missing, or has a value that cannot be meant.
@@ -98,6 +100,8 @@ def read_cluster(path: str) -> ClusterFile:
     for table in (generation, training, queue, lag, timeouts):
         table.finish()
     derived.finish()
+    for line in derived.in_words():
+        log.info(line)
     digest = hashlib.sha256(data).hexdigest()
     inputs = (Input("cluster", digest), *inputs, *derived.inputs)
     events = disturbances(troubles, len(cluster.generation))

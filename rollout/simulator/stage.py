@@ -8,29 +8,25 @@ lengths are to be recorded ones. Out: the trace table of a run, or a comparison 
 
 from dataclasses import asdict, dataclass, replace
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from rollout.control.plan import Plan, plan_of
 from rollout.origin import check_same_prompts, recorded_settings, scheduled_prompts
-from rollout.replay import recorded_lengths
 from rollout.simulator import words
 from rollout.simulator.chrome import chrome_trace
 from rollout.simulator.clusterfile import ClusterFile, read_cluster
 from rollout.simulator.compare import Comparison, num_iterations
 from rollout.simulator.measures import measure
 from rollout.simulator.modes import Mode, in_mode
+from rollout.simulator.observed import Recorded, read_observed
 from rollout.simulator.simulate import simulate
 from rollout.simulator.truth import draw_truth
 from stages.lengths import table as lengths_table
-from stages.tables.derived import complete_groups, complete_profile
+from stages.tables.derived import complete_groups
 from stages.tables.errors import AspError, errors_of, log
 from stages.tables.io import Table, check_output, read_table, write_bytes, write_table
 from stages.tables.provenance import Input, Provenance
-from stages.tables.schemas import IS_HEAD, Groups, Lengths, Profile, Trace
-
-Ints = NDArray[np.int64]
+from stages.tables.schemas import IS_HEAD, Groups, Lengths, Trace
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Inputs:
 
     schedule: Table
     lengths: pl.DataFrame  # of the prompts of the schedule
-    recorded: dict[int, Ints]  # lengths [tokens] by prompt_id; none without a profile
+    recorded: Recorded  # none without a profile
     cluster: ClusterFile
     footer: tuple[Input, ...]
 
@@ -114,8 +110,6 @@ def read_inputs(schedule: str, lengths: str, profile: str | None, cluster: str) 
         AspError: One is bad, or the lengths or the profile are of other prompts.
     """
     cluster_file = read_cluster(cluster)
-    for line in cluster_file.derivation.in_words():
-        log.info(line)
     groups = read_table(schedule, Groups, complete_groups)
     predicted = read_table(lengths, Lengths, lengths_table.complete)
     check_same_prompts(groups, predicted)
@@ -124,22 +118,10 @@ def read_inputs(schedule: str, lengths: str, profile: str | None, cluster: str) 
         raise AspError(f"{groups.name}: schedules no prompts; there is nothing to simulate")
     footer = [Input("schedule", groups.sha256, groups.provenance)]
     footer.append(Input("lengths", predicted.sha256, predicted.provenance))
-    recorded: dict[int, Ints] = {}
-    if profile is not None:
-        observed = read_table(profile, Profile, complete_profile)
-        footer.append(Input("profile", observed.sha256, observed.provenance))
-        recorded = recorded_lengths(kept, observed.frame)
-        if not recorded:
-            raise AspError(
-                f"{observed.name}: holds no response to any of the prompts that {groups.name} "
-                "schedules; profile these prompts, or leave --profile out to draw lengths from "
-                f"{predicted.name}"
-            )
-        if len(recorded) < len(kept):
-            log.warning(
-                "%d of %d prompts have no recorded response; their lengths are drawn from %s",
-                len(kept) - len(recorded), len(kept), predicted.name,
-            )  # fmt: skip
+    recorded, of_profile = read_observed(
+        profile, kept, predicted.name, f"the prompts that {groups.name} schedules"
+    )
+    footer += of_profile
     return Inputs(groups, kept, recorded, cluster_file, (*footer, *cluster_file.inputs))
 
 

@@ -7,7 +7,6 @@ from rollout.control.settings import Carry, Pacing, Refresh
 from rollout.simulator.modes import Mode
 from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
 
-EngineName = Literal["transformers", "timed"]
 Batching = Literal["static", "continuous"]
 
 
@@ -33,7 +32,7 @@ class ControlConfig:
     mode: Mode | None = None
     max_lag: int | None = None
     refresh: Refresh | None = None
-    pacing: Pacing = "setpoint"
+    pacing: Pacing | None = None
     carry: Carry = "tokens"
 
 

@@ -189,7 +189,7 @@ def _settings(control: ControlConfig, default: ControlSettings) -> ControlSettin
         default,
         max_lag=default.max_lag if control.max_lag is None else control.max_lag,
         refresh=control.refresh or default.refresh,
-        pacing=control.pacing,
+        pacing=control.pacing or default.pacing,
         carry=control.carry,
     )
 

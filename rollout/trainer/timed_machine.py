@@ -7,27 +7,26 @@ as the simulator draws them, so both run the same responses on the same cluster.
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
-from rollout.replay import recorded_lengths
 from rollout.simulator.cluster import Cluster, GenerationUnit
 from rollout.simulator.clusterfile import read_cluster
 from rollout.simulator.modes import Mode, in_mode
+from rollout.simulator.observed import Recorded, read_observed
 from rollout.simulator.price import Price
+from rollout.simulator.troubles import FOR_EVER
 from rollout.simulator.truth import draw_truth
 from rollout.trainer.config import TimedConfig
 from rollout.trainer.engines.timed import Pace, open_timed_engine
 from rollout.trainer.machine import Machine
 from rollout.trainer.timed import TimedTrainer, TimedTraining
 from stages.lengths import table as lengths_table
-from stages.tables.derived import complete_profile
+from stages.tables.errors import log
 from stages.tables.io import Table, read_table
 from stages.tables.provenance import Input
-from stages.tables.schemas import Lengths, Profile
+from stages.tables.schemas import Lengths
 
 UNCAPPED = 2**31  # lengths that were drawn are within their caps
 
@@ -37,7 +36,7 @@ class TimedInputs:
     """What is read."""
 
     lengths: Table
-    recorded: dict[int, NDArray[np.int64]]  # lengths [tokens] by prompt_id
+    recorded: Recorded
     cluster: Cluster
     mode: Mode
     settings: ControlSettings
@@ -52,15 +51,18 @@ def read_timed(config: TimedConfig) -> TimedInputs:
     """
     cluster_file = read_cluster(config.cluster)
     lengths = read_table(config.lengths, Lengths, lengths_table.complete)
+    recorded, of_profile = read_observed(
+        config.profile, lengths.frame, lengths.name, f"the prompts of {lengths.name}"
+    )
+    if cluster_file.disturbances or cluster_file.cluster.timeouts != FOR_EVER:
+        log.warning(
+            "%s: its time-outs and disturbances are for the simulator; this run has none of them",
+            cluster_file.name,
+        )
     footer = [Input("lengths", lengths.sha256, lengths.provenance), *cluster_file.inputs]
-    recorded: dict[int, NDArray[np.int64]] = {}
-    if config.profile is not None:
-        observed = read_table(config.profile, Profile, complete_profile)
-        recorded = recorded_lengths(lengths.frame, observed.frame)
-        footer.append(Input("profile", observed.sha256, observed.provenance))
     return TimedInputs(
         lengths, recorded, cluster_file.cluster, cluster_file.mode, cluster_file.settings,
-        tuple(footer),
+        (*footer, *of_profile),
     )  # fmt: skip
 
 
