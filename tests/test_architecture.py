@@ -10,7 +10,7 @@ import pytest
 from asp_cli.main import app
 
 ROOT = Path(__file__).parent.parent
-BASE = {"tables", "lengths", "costs", "tokens"}
+BASE = {"tables", "lengths", "costs", "tokens", "workers"}
 HEAVY = {"torch", "transformers", "ortools", "sklearn", "ray", "numba"}
 
 

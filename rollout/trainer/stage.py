@@ -40,7 +40,6 @@ from rollout.trainer.live import view
 from rollout.trainer.machine import Machine
 from rollout.trainer.model_machine import model_machine, read_model
 from rollout.trainer.outcome import of_lengths
-from rollout.trainer.processes import on_ray
 from rollout.trainer.rundir import RunDir
 from rollout.trainer.timed_machine import read_timed, timed_machine
 from stages.tables.derived import complete_groups
@@ -48,6 +47,7 @@ from stages.tables.errors import AspError, Stopped, first_few, log
 from stages.tables.io import Table, read_table, write_table
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Groups, Metrics, Trace
+from stages.workers.ray_cluster import on_ray
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def run(
             closing(
                 Journal(place.journal, settings | hashes | {"seed": seed}, job.plan)
             ) as journal,
-            on_ray(config.address),
+            on_ray(config.address, "leave --ray out"),
             view(is_shown, place.path) as show,
         ):
             driver = Driver(job.plan, job.settings, job.machine, config, place, journal, show)

@@ -7,8 +7,6 @@ as the processors compute alike.
 """
 
 import logging
-import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +18,8 @@ import polars as pl
 from stages.predictor.predict import PredictConfig, load_forecaster
 from stages.tables.errors import AspError
 from stages.tables.prompt_stream import PromptSource
+from stages.workers.ray_cluster import LOCAL, on_ray
 
-PATIENCE_S = 10.0  # until somebody listens at an address
-START_S = 180.0  # until Ray is connected; it would try for ever
 BATCH = "batch"  # name of the column of batch numbers
 
 
@@ -86,61 +83,17 @@ def predict_on_ray(
 @contextmanager
 def _cluster(address: str) -> Iterator[Any]:
     """Ray, connected; of errors in a worker a user's mistake is told as one."""
-    logging.getLogger("ray").setLevel(logging.ERROR)  # else it speaks of how it works
     try:
         import ray
         import ray.data
     except ImportError:
         raise AspError("--ray needs Ray Data: `pip install 'asp-schedule[ray]'`") from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    try:
-        _knock(address)
-        with within(START_S):
-            ray.init(address, logging_level="ERROR", log_to_driver=False)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise AspError(
-            f"--ray {address}: no Ray cluster is reached there ({str(error)[:200]}); start one "
-            "with `ray start --head`, or give `local`"
-        ) from None
-    try:
-        yield ray
-    except ray.exceptions.RayError as error:
-        raise (_mistake(error) or error) from None
-    finally:
-        ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Raise OSError where nobody listens at HOST:PORT; Ray itself would try for minutes."""
-    place = address.removeprefix("ray://")
-    host, _, port = place.rpartition(":")
-    if not host or "://" in place:
-        return
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
-        raise ValueError(f"{port!r} is no port, a number from 1 to {2**16 - 1}")
-    socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S).close()
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError where the block takes longer, and give back the signals it has taken.
-
-    In the main thread: Ray's processes end with the thread that started them. What is not Python
-    is not broken off, but Ray's own attempts end after some 40 s each.
-    """
-
-    def break_off(signum: int, frame: object) -> None:
-        raise TimeoutError(f"no answer in {seconds:g} s")
-
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGTERM)}
-    signal.signal(signal.SIGALRM, break_off)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, where it is taken for a failure
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # else it speaks of how it works
+    with on_ray(address, f"give `{LOCAL}`"):
+        try:
+            yield ray
+        except ray.exceptions.RayError as error:
+            raise (_mistake(error) or error) from None
 
 
 def _mistake(error: BaseException | None) -> AspError | None:

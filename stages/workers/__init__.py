@@ -1,0 +1,1 @@
+"""Processes beside this one, on this machine or on others."""
