@@ -9,6 +9,7 @@
     steps      which sample groups make up a training step
     line       what a free actor is given
     unit       the Control Unit: events in, commands out
+    inorder    commands carried out in the order in which they came
 
 docs/control.md draws the states and derives the bounds.
 """

@@ -4,11 +4,11 @@ The clock, the Control Unit, and what is written down.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from rollout.control.inorder import InOrder
 from rollout.control.messages import Command, Response, Work
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
@@ -42,8 +42,7 @@ class World:
         self.ledger_u["TU"] = Ledger()
         self.version = 0  # published
         self._start_s: dict[tuple[int, int, int], float] = {}  # by round, sample group, sample
-        self._carry_out = carry_out
-        self._commands: deque[Command] = deque()
+        self.do = InOrder(carry_out, self._note_occupancy).do
 
     @property
     def now_s(self) -> float:
@@ -80,18 +79,6 @@ class World:
                 NEVER if length == NEVER else max(1, round(factor * length))
                 for length in self._lengths_g[group]
             )
-
-    def do(self, commands: list[Command]) -> None:
-        """Carry out commands, and those that follow from them, in the order in which they came."""
-        is_outermost = not self._commands
-        self._commands.extend(commands)
-        if not is_outermost:
-            return
-        self._note_occupancy()
-        while self._commands:
-            self._carry_out(self._commands[0])
-            self._commands.popleft()
-            self._note_occupancy()
 
     def after(self, seconds: float, priority: Priority, happen: "partial[None]") -> None:
         """Let it happen; at once where it takes no time."""

@@ -7,10 +7,10 @@ commands follow.
 """
 
 import time
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rollout.control.inorder import InOrder
 from rollout.control.messages import (
     Command,
     Dispatch,
@@ -66,7 +66,7 @@ class Session:
         self._hosts = driver.hosts
         self._training = driver.training
         self._journal = driver.journal
-        self._commands: deque[Command] = deque()
+        self.do = InOrder(self._carry_out, self._note_occupancy).do
         self._works: dict[int, tuple[Work, int]] = {}  # under way, with their actor
         self._deadline_g: dict[int, float] = {}  # by sample group under way
 
@@ -97,18 +97,6 @@ class Session:
         self._hosts.start(unit, self.version, self._training.snapshots.path(self.version))
 
     # Commands ---------------------------------------------------------------------------------
-
-    def do(self, commands: Sequence[Command]) -> None:
-        """Carry out commands, and those that follow from them, in the order in which they came."""
-        is_outermost = not self._commands
-        self._commands.extend(commands)
-        if not is_outermost:
-            return
-        self._note_occupancy()
-        while self._commands:
-            self._carry_out(self._commands[0])
-            self._commands.popleft()
-            self._note_occupancy()
 
     def _carry_out(self, command: Command) -> None:
         match command:
