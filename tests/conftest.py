@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,17 @@ class Outcome:
         """The one line of a refused command; fails on a traceback or more lines."""
         (line,) = self.stderr.strip().splitlines()
         return line
+
+
+@pytest.fixture(scope="session")
+def one_thread() -> Iterator[None]:
+    """Several torch processes on few cores slow each other down."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ A tiny random model on the CPU; what it answers does not matter, only which prom
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import polars as pl
 import pytest
 
 from stages.emit.stage import EmitConfig, run_for_trainer
+from tests.tiny import byte_tokenizer
 
 pytest.importorskip("trl")
 
@@ -52,29 +52,7 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     """A byte-level BPE that has seen nothing."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<pad>", "<eos>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    bpe.train_from_iterator(["What is one plus one?"], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>", eos_token="<eos>")
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    return byte_tokenizer("What is one plus one?", 300, ["<pad>", "<eos>"])
 
 
 def train(folder: Path, tokenizer: Any, output: Path, **changes: Any) -> list[list[int]]:

@@ -1,46 +1,24 @@
 """A tiny model directory, and sample groups that its weights could have drawn."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rollout.trainer.samples import Sample, SampleGroup
+from tests.tiny import byte_tokenizer
 
 MakeGroups = Callable[..., list[SampleGroup]]
-
-
-@pytest.fixture(scope="session")
-def one_thread() -> Iterator[None]:
-    """Several torch processes on few cores slow each other down."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
     """A Qwen2 of some 20,000 random parameters, tied embeddings, and a byte-level tokenizer."""
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+    from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    bpe.train_from_iterator(
-        ["one and one"],
-        trainers.BpeTrainer(
-            vocab_size=270,
-            special_tokens=["<pad>", "<end>"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        ),
-    )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<pad>", eos_token="<end>")
+    tokenizer = byte_tokenizer("one and one", 270, ["<pad>", "<end>"])
     folder = tmp_path_factory.mktemp("policy") / "tiny"
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)

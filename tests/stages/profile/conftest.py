@@ -1,6 +1,6 @@
 """A tiny random model with a tokenizer trained on the spot, and a prompt file in memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +10,7 @@ import pytest
 from stages.profile.recorded import RECORDED, Recording
 from stages.tables.prompt_survey import PromptFile
 from stages.tables.prompts import canonical_text, prompt_hash
-
-TEMPLATE = (
-    "{% for m in messages %}<|start|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
-)
-
-
-@pytest.fixture(scope="session")
-def one_thread() -> Iterator[None]:
-    """Several torch processes on few cores slow each other down."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+from tests.tiny import TEMPLATE, byte_tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -36,23 +21,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Pa
     eight tokens.
     """
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2Config
+    from transformers import GenerationConfig, Qwen2Config
     from transformers import Qwen2ForCausalLM as Qwen2
 
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=["<|pad|>", "<|start|>", "<|end|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    bpe.train_from_iterator(["user assistant system What is one plus two? Add them."], trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe, pad_token="<|pad|>", eos_token="<|end|>"
-    )
-    tokenizer.chat_template = TEMPLATE
+    tokenizer = byte_tokenizer(
+        "user assistant system What is one plus two? Add them.", 320,
+        ["<|pad|>", "<|start|>", "<|end|>"], TEMPLATE,
+    )  # fmt: skip
     torch.manual_seed(0)
     model = Qwen2(
         Qwen2Config(
