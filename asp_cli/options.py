@@ -59,6 +59,14 @@ SamplesPerPrompt = Annotated[
         help="Responses per prompt in training, the n of GRPO. Default: as the table says, else 1.",
     ),
 ]  # fmt: skip
+RecordedProfile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", show_default=False,
+        help="Profile with recorded responses of the prompts: true lengths are drawn among those "
+        "of each prompt. Default: from the distributions of the lengths table.",
+    ),
+]  # fmt: skip
 PromptColumn = Annotated[
     str,
     typer.Option(

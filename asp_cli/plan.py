@@ -5,7 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from asp_cli.options import Force, Quiet, SamplesPerPrompt, Seed, refuse_shared_stdio
+from asp_cli.options import (
+    Force,
+    Quiet,
+    RecordedProfile,
+    SamplesPerPrompt,
+    Seed,
+    refuse_shared_stdio,
+)
 
 POLICIES = ("balanced", "like", "isolate")
 
@@ -24,14 +31,7 @@ def command(
             "that is tried."
         ),
     ],
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            show_default=False,
-            help="Profile with recorded responses of the prompts: true lengths are drawn among "
-            "those of each prompt. Default: from the distributions of the lengths table.",
-        ),
-    ] = None,
+    profile: RecordedProfile = None,
     output: Annotated[
         str | None,
         typer.Option(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from asp_cli.options import Force, Quiet, Seed, refuse_shared_stdio
+from asp_cli.options import Force, Quiet, RecordedProfile, Seed, refuse_shared_stdio
 
 
 def command(
@@ -12,19 +12,12 @@ def command(
         str, typer.Argument(help="Schedule or groups table; `-` is standard input.")
     ],
     cluster: Annotated[
-        str, typer.Option(help="TOML file of the cluster; sample_data/cluster.toml has every key.")
+        str, typer.Option(help="TOML file of the cluster, such as those in sample_data/.")
     ],
     lengths: Annotated[
         str, typer.Option(help="The lengths table that the schedule was made from.")
     ],
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            show_default=False,
-            help="Profile with recorded responses of its prompts: true lengths are drawn among "
-            "those of each prompt. Default: from the distributions of the lengths table.",
-        ),
-    ] = None,
+    profile: RecordedProfile = None,
     output: Annotated[
         str | None,
         typer.Option(

@@ -30,7 +30,9 @@ def _count(help_: str, least: int = 1) -> Any:
 
 def _number(help_: str, is_positive: bool = True) -> Any:
     def checked(value: float | None) -> float | None:
-        if value is not None and not (math.isfinite(value) and value >= 0 + is_positive * 1e-300):
+        if value is None:
+            return value
+        if not math.isfinite(value) or value < 0 or (is_positive and value == 0):
             raise typer.BadParameter(f"must be a number {'above' if is_positive else 'from'} 0")
         return value
 
