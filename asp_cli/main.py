@@ -26,6 +26,7 @@ from asp_cli import (
     simulate,
     train,
     train_predictor,
+    verify,
 )
 from stages.tables.errors import AspError, Stopped, log
 
@@ -59,6 +60,7 @@ app.command("refresh")(refresh.command)
 app.command("simulate")(simulate.command)
 app.command("plan")(plan.command)
 app.command("train")(train.command)
+app.command("verify")(verify.command)
 app.command("report")(report.command)
 app.command("inspect")(inspect.command)
 

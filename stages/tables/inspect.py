@@ -204,6 +204,20 @@ def _plans(frame: pl.DataFrame) -> Lines:
     ]
 
 
+def _metrics(frame: pl.DataFrame) -> Lines:
+    return [
+        ("trained", f"{frame['samples'].sum():,} samples, {frame['tokens'].sum():,} tokens"),
+        ("time", f"to {frame['end_s'].max():,.1f} s"),
+        ("largest lag", f"{frame['max_lag'].max()} steps"),
+    ]
+
+
+def _verified(frame: pl.DataFrame) -> Lines:
+    lacking = pl.any_horizontal(pl.col("num_other", "num_lacking", "num_extra") > 0)
+    odd = frame.filter(lacking | (pl.col("num_kept") < pl.col("num_planned")))
+    return [("steps", f"{len(frame) - len(odd):,} of {len(frame):,} as planned")]
+
+
 def _nothing(frame: pl.DataFrame) -> Lines:
     return []
 
@@ -218,4 +232,6 @@ SUMMARIES: dict[str, Callable[[pl.DataFrame], Lines]] = {
     "schedule": _groups,
     "trace": _trace,
     "plans": _plans,
+    "metrics": _metrics,
+    "verified": _verified,
 }

@@ -476,6 +476,31 @@ class Metrics(dy.Schema):
     max_lag = dy.Int64(min=0, metadata={"unit": "training steps"}, description="largest policy lag")
 
 
+class Verified(dy.Schema):
+    """What a trainer's log says of a schedule: a row a logged step."""
+
+    step = dy.Int64(primary_key=True, min=0, description="training step, as the log numbers it")
+    batch = dy.Int64(min=0, description="planned batch that it should be, from 0")
+    num_planned = dy.Int64(
+        min=0, metadata={"unit": "prompts"}, description="different prompts planned for it"
+    )
+    num_kept = dy.Int64(min=0, metadata={"unit": "prompts"}, description="of these, trained on")
+    num_other = dy.Int64(
+        min=0, metadata={"unit": "prompts"}, description="trained on, but not planned for it"
+    )
+    num_lacking = dy.Int64(
+        min=0, metadata={"unit": "samples"}, description="responses too few, of kept prompts"
+    )
+    num_extra = dy.Int64(min=0, metadata={"unit": "samples"}, description="responses too many")
+    predicted_tokens = dy.Float64(
+        nullable=True, min=0, metadata=_optional("tokens"),
+        description="predicted for those planned minibatches whose prompts were all trained on",
+    )
+    planned_tokens = dy.Float64(
+        nullable=True, min=0, metadata=_optional("tokens"), description="logged for the same ones"
+    )  # fmt: skip
+
+
 TABLES: dict[str, type[dy.Schema]] = {
     "prompts": Prompts,
     "profile": Profile,
@@ -487,6 +512,7 @@ TABLES: dict[str, type[dy.Schema]] = {
     "trace": Trace,
     "plans": Plans,
     "metrics": Metrics,
+    "verified": Verified,
 }
 """Every table by the name that its footer and the messages use."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rollout.verify.stage import VerifyConfig, run
 from stages.emit.stage import EmitConfig, run_for_trainer
 from tests.tiny import byte_tokenizer
 
@@ -78,7 +79,7 @@ def train(folder: Path, tokenizer: Any, output: Path, **changes: Any) -> list[li
     args = GRPOConfig(
         **settings, per_device_train_batch_size=4, max_completion_length=4, use_cpu=True,
         bf16=False, gradient_checkpointing=False, report_to="none", save_strategy="no",
-        disable_tqdm=True, output_dir=str(output),
+        disable_tqdm=True, output_dir=str(output), log_completions=True, logging_steps=1,
     )  # fmt: skip
     dataset = load_dataset(
         "parquet",
@@ -97,6 +98,14 @@ def train(folder: Path, tokenizer: Any, output: Path, **changes: Any) -> list[li
     return seen
 
 
+def verified(folder: Path, tokenizer: Any, output: Path) -> tuple[str, bool]:
+    """What `asp verify` says of the log that the trainer left."""
+    tokenizer.save_pretrained(output / "tokenizer")
+    config = VerifyConfig("trl", tokenizer=str(output / "tokenizer"))
+    table = output / "verified.parquet"
+    return run(str(folder), str(output / "completions"), str(table), config)
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_trl_trains_on_the_scheduled_batches(emitted: Path, tokenizer: Any, tmp_path: Path) -> None:
     sidecar = json.loads((emitted / "asp.json").read_text())
@@ -108,6 +117,9 @@ def test_trl_trains_on_the_scheduled_batches(emitted: Path, tokenizer: Any, tmp_
         for start in range(0, sidecar["num_train_batches"] * TRAIN_BATCH, TRAIN_BATCH)
     ]
     assert train(emitted, tokenizer, tmp_path) == planned
+    words, is_followed = verified(emitted, tokenizer, tmp_path)
+    assert is_followed and "40 responses of 5 steps" in words and "utilisation" in words
+    assert pl.read_parquet(tmp_path / "verified.parquet")["num_kept"].to_list() == [TRAIN_BATCH] * 5
     assert [e["num_rows"] for e in sidecar["groups"]] == [TRAIN_BATCH] * 5 + [2]
 
 
@@ -121,3 +133,6 @@ def test_trl_left_to_its_defaults_loses_the_schedule(
     assert len(seen) == NUM_PROMPTS // TRAIN_BATCH
     planned = [set(ids[n : n + TRAIN_BATCH]) for n in range(0, len(seen) * TRAIN_BATCH, 4)]
     assert [set(batch) for batch in seen] != planned
+    words, is_followed = verified(emitted, tokenizer, tmp_path)
+    assert not is_followed and words.startswith("not followed: the trainer has reshuffled")
+    assert "shuffle_dataset=False" in words

@@ -1,0 +1,1 @@
+"""Did the trainer follow the schedule?"""
