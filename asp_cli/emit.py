@@ -10,7 +10,18 @@ from asp_cli.options import (
     Quiet,
     refuse_shared_stdio,
     refuse_stdio_directory,
+    within_64_bits,
 )
+
+
+def _list_trainers(is_asked: bool) -> None:
+    """Print the table of trainers, and end."""
+    if is_asked:
+        from stages.emit.table import as_text
+        from stages.emit.trainers import TRAINERS
+
+        typer.echo(as_text(TRAINERS.values()), nl=False)
+        raise typer.Exit
 
 
 def command(
@@ -34,7 +45,10 @@ def command(
     trainer: Annotated[
         str | None,
         typer.Option(
-            "--for", metavar="verl|trl", show_default=False, help="Trainer to hand over to."
+            "--for",
+            metavar="TRAINER",
+            show_default=False,
+            help="Trainer to hand over to: verl, trl, slime or another of --list.",
         ),
     ] = None,
     prompt_column: PromptColumn = "prompt",
@@ -54,13 +68,41 @@ def command(
             help="Prompts a training step. Default: as the groups say.",
         ),
     ] = None,
+    max_prompt_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            callback=within_64_bits,
+            show_default=False,
+            help="Leave out prompts of more tokens, counted with --tokenizer, and fill their "
+            "places from the last groups. Default: none is left out.",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR_OR_NAME",
+            show_default=False,
+            help="Tokenizer of training, for --max-prompt-tokens; with its chat template.",
+        ),
+    ] = None,
+    list_trainers: Annotated[
+        bool,
+        typer.Option(
+            "--list",
+            is_eager=True,
+            callback=_list_trainers,
+            help="Print what each trainer keeps of a schedule, and what was checked.",
+        ),
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the canonical schedule; with --for and --prompts, what that trainer needs to follow it.
 
-    The directory holds the user's own rows, all columns kept, in schedule order, the settings that
-    keep the trainer from reshuffling, where minibatches and groups lie, and a README.
+    The directory holds the user's own rows, all columns kept, in schedule order, the settings and
+    the code that keep the trainer from reshuffling, where minibatches lie, and a README.
 
     Example: asp emit groups.parquet --prompts prompts.parquet --for verl -o for_verl/
     """
@@ -69,9 +111,14 @@ def command(
     if (prompts is None) != (trainer is None):
         given, missing = ("--for", "--prompts") if prompts is None else ("--prompts", "--for")
         raise typer.BadParameter(f"{given} needs {missing}: give both for a trainer, or neither")
-    if trainer is None and (remainder != "keep" or train_batch_size is not None):
+    has_own = remainder != "keep" or train_batch_size is not None or max_prompt_tokens is not None
+    if trainer is None and has_own:
         raise typer.BadParameter(
-            "--remainder and --train-batch-size mean something with --for only"
+            "--remainder, --train-batch-size and --max-prompt-tokens mean something with --for only"
+        )
+    if (max_prompt_tokens is None) != (tokenizer is None):
+        raise typer.BadParameter(
+            "--max-prompt-tokens and --tokenizer need each other: give both or neither"
         )
     refuse_shared_stdio(groups, prompts or "")
     from stages.emit.stage import EmitConfig, run, run_for_trainer
@@ -82,5 +129,5 @@ def command(
         return
     if trainer not in TRAINERS:
         raise typer.BadParameter(f"--for {trainer}: no such trainer; known: {', '.join(TRAINERS)}")
-    config = EmitConfig(prompt_column, remainder, train_batch_size)
+    config = EmitConfig(prompt_column, remainder, train_batch_size, max_prompt_tokens, tokenizer)
     run_for_trainer(groups, prompts, output, trainer, config, force)

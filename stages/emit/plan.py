@@ -1,7 +1,8 @@
 """A schedule spelled out: a row a scheduled prompt, in the order in which a trainer reads them.
 
-Columns of a plan: epoch, group_id, minibatch_id, prompt_id, prompt_hash, and is_repeat, true where
-`remainder.py` added the row to fill a train batch. The row's number is its place in the data file.
+Columns of a plan: epoch, group_id, minibatch_id, its instance and predicted_longest, prompt_id,
+prompt_hash, and is_repeat, true where `remainder.py` added the row to fill a train batch. The row's
+number is its place in the data file.
 """
 
 import numpy as np
@@ -21,6 +22,8 @@ def spell_out(schedule: pl.DataFrame) -> pl.DataFrame:
             "epoch",
             "group_id",
             "minibatch_id",
+            "instance",
+            "predicted_longest",
             "prompt_ids",
             pl.coalesce("prompt_hashes", no_hashes),
             is_repeat=pl.lit(False),
@@ -38,6 +41,15 @@ def spans(plan: pl.DataFrame, *by: str) -> pl.DataFrame:
     rows = plan.with_row_index("row").filter(~pl.col("is_repeat"))
     return rows.group_by("epoch", *by, maintain_order=True).agg(
         first_row=pl.col("row").min().cast(pl.Int64), num_rows=pl.len().cast(pl.Int64)
+    )
+
+
+def epoch_spans(plan: pl.DataFrame) -> pl.DataFrame:
+    """Where each epoch lies, repeats included: first_row and num_rows."""
+    return (
+        plan.with_row_index("row")
+        .group_by("epoch", maintain_order=True)
+        .agg(first_row=pl.col("row").min().cast(pl.Int64), num_rows=pl.len().cast(pl.Int64))
     )
 
 

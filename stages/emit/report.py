@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from stages.emit.overlong import OVERLONG_FILE, Overlong
 from stages.emit.schedule import CanonicalSchedule
 from stages.emit.trainer import Handover, Trainer
 from stages.tables.errors import log
@@ -22,9 +23,17 @@ def say_handover(trainer: Trainer, handover: Handover, schedule: CanonicalSchedu
     """The counts of a hand-over, after its warnings."""
     for concern in trainer.concerns(handover):
         log.warning("%s", concern)
-    _warn_of_unfit_groups(trainer, handover)
+    if trainer.cuts_batches:
+        _warn_of_unfit_groups(trainer, handover)
     _warn_of_skipped_rows(trainer, handover)
     _warn_of_unknown_plans(trainer, schedule.frame)
+    if trainer.filters:
+        log.warning(
+            "%s shifts every later batch where it drops prompts after generation (%s): keep that "
+            "off", trainer.title, trainer.filters,
+        )  # fmt: skip
+    if handover.overlong is not None:
+        _say_overlong(handover.overlong)
     log.info(
         "%d rows for %s: %d train batches of %d prompts, %d samples a prompt; "
         "--remainder %s touches %d prompts",
@@ -48,7 +57,7 @@ def _warn_of_unfit_groups(trainer: Trainer, handover: Handover) -> None:
 
 def _warn_of_skipped_rows(trainer: Trainer, handover: Handover) -> None:
     treated = handover.treated
-    if treated.rule != "keep" or not treated.num_touched:
+    if treated.rule != "keep" or not treated.num_touched or not trainer.skips_remainder:
         return
     log.warning(
         "%s drops a partial last batch: it skips the last %d of %d rows in each pass over the "
@@ -64,10 +73,21 @@ def _warn_of_unknown_plans(trainer: Trainer, schedule: pl.DataFrame) -> None:
     if num_budgets or len(schedule.filter(~IS_HEAD)):
         log.warning(
             "%s knows no token budgets: %d minibatches have one, but their responses will run to "
-            "its own limit, and tail minibatches are left out",
+            "its own limit%s, and tail minibatches are left out",
             trainer.title, num_budgets,
+            ", or be carried on where it interrupts them (its settings for that are written)"
+            if trainer.follows.partial_rollouts == "settings"
+            else "",
         )  # fmt: skip
-    if schedule["instance"].count():
+    if schedule["instance"].count() and trainer.follows.instances == "no":
         log.warning(
             "%s has no setting for the planned instances: it places prompts itself", trainer.title
         )
+
+
+def _say_overlong(overlong: Overlong) -> None:
+    log.info(
+        "--max-prompt-tokens %d: %d prompts are longer and left out, see %s; %d rows of the last "
+        "groups moved into their places",
+        overlong.max_prompt_tokens, len(overlong.prompts), OVERLONG_FILE, overlong.num_moved,
+    )  # fmt: skip

@@ -7,12 +7,13 @@ looked at, through the same canonical text that profile and predict hash.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from stages.emit.rows_jsonl import JsonLines
@@ -39,8 +40,14 @@ class UserRows(Protocol):
     def prompts(self) -> Iterator[object]:
         """Each row's prompt, in the order of the file."""
 
-    def write(self, rows: Ints, folder: Path) -> None:
-        """Write the given rows, by their position and in this order, as `folder / data_file`."""
+    def columns(self) -> Iterable[str]:
+        """Names of the columns."""
+
+    def write(self, rows: Ints, folder: Path, added: pl.DataFrame | None = None) -> None:
+        """Write the given rows, by their position and in this order, as `folder / data_file`.
+
+        Each gets the row of `added` with the same number in the output.
+        """
 
 
 @contextmanager

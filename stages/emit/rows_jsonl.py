@@ -1,11 +1,14 @@
 """Rows of a JSON lines file, copied byte for byte, in another order."""
 
+import json
 from array import array
 from collections.abc import Iterator
 from io import BufferedIOBase
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from stages.tables.errors import AspError
@@ -26,12 +29,12 @@ class JsonLines:
         self._column = column
         self._starts = array("q")
         self.has_text_prompts = True
-        has_column = False
+        self._columns: set[str] = set()
         for start, record in self._records():
             self._starts.append(start)
-            has_column = has_column or column in record
+            self._columns.update(record)
             self.has_text_prompts &= isinstance(record.get(column), str)
-        if self._starts and not has_column:
+        if self._starts and column not in self._columns:
             raise AspError(
                 f"{name}: no column {column!r} (--prompt-column); "
                 f"its first row has {', '.join(record) or 'no columns'}"
@@ -55,10 +58,28 @@ class JsonLines:
         """Each row's prompt, as it stands."""
         return (record.get(self._column) for _, record in self._records())
 
-    def write(self, rows: NDArray[np.int64], folder: Path) -> None:
-        """Copy the lines as they are; a last line without an end gets one."""
+    def columns(self) -> set[str]:
+        """Every key of every row."""
+        return self._columns
+
+    def write(
+        self, rows: NDArray[np.int64], folder: Path, added: pl.DataFrame | None = None
+    ) -> None:
+        """Copy the lines as they are, added columns before the closing brace.
+
+        A last line without an end gets one.
+        """
+        extras = repeat({}) if added is None else added.iter_rows(named=True)
         with open(folder / self.data_file, "wb") as out:
-            for row in rows.tolist():
+            for row, extra in zip(rows.tolist(), extras, strict=False):
                 self._source.seek(self._starts[row])
                 line = self._source.readline()
+                if extra:
+                    line = _with_keys(line, extra)
                 out.write(line if line.endswith(NEWLINE) else line + NEWLINE)
+
+
+def _with_keys(line: bytes, extra: dict[str, object]) -> bytes:
+    """The object of a line with more keys at its end, all other bytes as they were."""
+    body = line.rstrip()
+    return body[:-1] + b", " + json.dumps(extra).encode()[1:] + line[len(body) :]

@@ -70,8 +70,14 @@ class ParquetRows:
             prompt = pl.from_arrow(pa.Table.from_batches([batch]).select([self._column]))
             yield from prompt.to_series().to_list()  # type: ignore[union-attr]
 
-    def write(self, rows: NDArray[np.int64], folder: Path) -> None:
-        """Deal the rows into buckets, then write a row group a bucket.
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self._schema.names)
+
+    def write(
+        self, rows: NDArray[np.int64], folder: Path, added: pl.DataFrame | None = None
+    ) -> None:
+        """Deal the rows into buckets, then write a row group a bucket, added columns last.
 
         Raises:
             AspError: The source is damaged.
@@ -82,11 +88,19 @@ class ParquetRows:
         buckets = [folder / f"bucket-{number}" for number in range(num_buckets)]
         by_source = np.argsort(rows, kind="stable")
         self._deal(rows, by_source, bucket_rows, buckets)
-        with self._writer(folder / self.data_file) as writer:
+        extra = (pl.DataFrame() if added is None else added).to_arrow()
+        schema = self._schema
+        for field in extra.schema:
+            schema = schema.append(field)
+        written = 0
+        with self._writer(folder / self.data_file, schema) as writer:
             for number, path in enumerate(buckets):
                 wanted = rows[number * bucket_rows : (number + 1) * bucket_rows]
                 for table in self._ordered(path, wanted):
-                    writer.write_table(table, row_group_size=len(table))
+                    columns = extra.slice(written, len(table)).columns
+                    whole = pa.Table.from_arrays([*table.columns, *columns], schema=schema)
+                    writer.write_table(whole, row_group_size=len(whole))
+                    written += len(whole)
                 path.unlink()
 
     def _num_buckets(self, num_rows: int) -> int:
@@ -137,14 +151,14 @@ class ParquetRows:
             yield table.take(place[start : start + step]).cast(self._schema)
 
     @contextmanager
-    def _writer(self, path: Path) -> Iterator[pq.ParquetWriter]:
+    def _writer(self, path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         codec = self._file.metadata.row_group(0).column(0).compression
         writer = pq.ParquetWriter(
-            path, self._schema, compression="none" if codec == "UNCOMPRESSED" else codec.lower()
+            path, schema, compression="none" if codec == "UNCOMPRESSED" else codec.lower()
         )
         with writer:
             yield writer
-            in_schema = self._schema.metadata or {}
+            in_schema = schema.metadata or {}
             in_footer = self._file.metadata.metadata or {}
             writer.add_key_value_metadata(
                 {

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from stages.emit import readme, report, sidecar
 from stages.emit.batches import choose_train_batch
+from stages.emit.columns import added_columns, check_free
+from stages.emit.overlong import OVERLONG_FILE, leave_out
 from stages.emit.plan import check_against, spell_out
 from stages.emit.remainder import Rule, treat
 from stages.emit.rows import UserRows, hash_prompts, open_rows
@@ -34,6 +36,7 @@ from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
 from stages.tables.schemas import Groups, Schedule
 
 SCHEDULE_FILE = "schedule.parquet"
+PLUGINS = Path(__file__).parent / "plugins"  # files that trainers load, not modules of this package
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class EmitConfig:
     prompt_column: str = DEFAULT_PROMPT_COLUMN
     remainder: Rule = "keep"  # of prompts that fill no train batch
     train_batch_size: int | None = None  # prompts a step; None: as the groups say
+    max_prompt_tokens: int | None = None  # longer prompts are left out; None: no limit
+    tokenizer: str | None = None  # of training; counts them
 
 
 def plan_handover(schedule: CanonicalSchedule, rows: UserRows, config: EmitConfig) -> Handover:
@@ -60,7 +65,11 @@ def plan_handover(schedule: CanonicalSchedule, rows: UserRows, config: EmitConfi
             "with --samples-per-prompt N"
         )
     plan = spell_out(schedule.frame)
-    check_against(plan, hash_prompts(rows, config.prompt_column), schedule.source, rows.name)
+    hashes = hash_prompts(rows, config.prompt_column)
+    check_against(plan, hashes, schedule.source, rows.name)
+    overlong = None
+    if config.max_prompt_tokens is not None and config.tokenizer is not None:
+        plan, overlong = leave_out(plan, rows, hashes, config.max_prompt_tokens, config.tokenizer)
     batch = choose_train_batch(plan, settings, config.train_batch_size)
     return Handover(
         data_file=rows.data_file,
@@ -70,6 +79,9 @@ def plan_handover(schedule: CanonicalSchedule, rows: UserRows, config: EmitConfi
         samples_per_prompt=settings["samples_per_prompt"],
         batch=batch,
         treated=treat(plan, batch.size, config.remainder),
+        num_instances=plan["instance"].drop_nulls().n_unique(),
+        has_budgets=schedule.frame["token_budget"].count() > 0,
+        overlong=overlong,
     )
 
 
@@ -123,7 +135,12 @@ def _fill(
 ) -> None:
     canonical = folder / SCHEDULE_FILE
     canonical.write_bytes(to_parquet(schedule.frame, Schedule, schedule.provenance))
-    rows.write(handover.treated.plan["prompt_id"].to_numpy(), folder)
+    plan = handover.treated.plan
+    added = added_columns(plan, trainer)
+    check_free(added, rows.columns(), rows.name)
+    rows.write(plan["prompt_id"].to_numpy(), folder, added)
+    if handover.overlong is not None:
+        handover.overlong.prompts.write_ndjson(folder / OVERLONG_FILE)
     inputs = {
         "groups": schedule.provenance.inputs[0].sha256,
         "prompts": rows.sha256,
@@ -134,5 +151,7 @@ def _fill(
         sidecar.SIDECAR_FILE: sidecar.render(described),
         trainer.settings_file: trainer.render(trainer.settings(handover)),
         readme.README_FILE: readme.render(trainer, handover),
+        **trainer.files,
+        **{name: (PLUGINS / name).read_text(encoding="utf-8") for name in trainer.plugins},
     }.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -3,16 +3,18 @@
 A trainer is one small file that fills a `Trainer`; `trainers.py` lists them.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from stages.emit.batches import TrainBatch, count_straddling
+from stages.emit.overlong import Overlong
 from stages.emit.plan import spans
 from stages.emit.remainder import Treated
 
 Settings = dict[str, Any]
+FOLDER = "${ASP_DIR}"  # stands for the directory's absolute path, which emit cannot know
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class Handover:
     samples_per_prompt: int  # responses a prompt, the n of training
     batch: TrainBatch
     treated: Treated
+    num_instances: int = 0  # that minibatches were placed on; 0: none was
+    has_budgets: bool = False  # the schedule cuts responses at token budgets
+    overlong: Overlong | None = None  # prompts that were taken out beforehand
 
     @property
     def num_rows(self) -> int:
@@ -58,14 +63,48 @@ class Handover:
 
 
 @dataclass(frozen=True)
+class Follows:
+    """What a trainer keeps of a schedule: a line of the table in the README and of `--list`.
+
+    `checked` tells what was read, and what was run; `proof` is "run" only if the trainer's own code
+    that decides the order was run over emitted files, else "contract": read in its source, and
+    tested against that reading.
+    """
+
+    order: Literal["settings", "shipped code", "no"]  # what keeps it
+    batches: Literal["kept", "kept, a step late", "by completion"]
+    sizes: Literal["fixed", "varying"]  # prompts a step
+    instances: Literal["shipped code", "no"]
+    partial_rollouts: Literal["settings", "unsupported"]
+    checked: str
+    proof: Literal["run", "contract"]
+
+
+def no_concerns(handover: Handover) -> list[str]:
+    """Nothing in a hand-over that this trainer would stumble over."""
+    return []
+
+
+@dataclass(frozen=True)
 class Trainer:
     """How one trainer is made to follow an ordered file."""
 
     name: str
     title: str  # as its makers write it
-    checked_versions: str  # what the contract was read in, and what was run
+    follows: Follows
     settings: Callable[[Handover], Settings]
     settings_file: str
     render: Callable[[Settings], str]  # the text of settings_file
-    concerns: Callable[[Handover], list[str]]  # what in this hand-over the user must look at
     notes: Callable[[Handover], str]  # Markdown: how to run it, and its traps
+    concerns: Callable[[Handover], list[str]] = no_concerns  # what the user must look at
+    filters: str = ""  # settings by which it drops prompts after generation
+    carries_columns: bool = True  # whether columns of a row beside its prompt are read
+    place_column: str | None = None  # numbers the rows, for a plugin that places them
+    skips_remainder: bool = True  # prompts that fill no batch are not trained on
+    plugins: tuple[str, ...] = ()  # files of plugins/ that go along
+    files: Mapping[str, str] = field(default_factory=dict)  # further small files, by name
+
+    @property
+    def cuts_batches(self) -> bool:
+        """Whether every so many rows of the file make a training step."""
+        return self.follows.batches != "by completion"

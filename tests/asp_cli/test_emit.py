@@ -21,10 +21,21 @@ from stages.tables.prompts import prompt_hash
 from stages.tables.provenance import Provenance
 from stages.tables.schemas import Schedule
 
+COMMON = {"prompts.parquet", "schedule.parquet", "asp.json", "README.md"}
 FILES = {
-    "verl": {"prompts.parquet", "schedule.parquet", "asp.json", "README.md", "overrides.txt"},
-    "trl": {"prompts.parquet", "schedule.parquet", "asp.json", "README.md", "grpo_config.json"},
-}
+    "verl": {
+        "overrides.txt", "asp_router.yaml", "asp_router.py", "asp_order.py", "asp_sampler.py",
+        "asp_verl_sampler.py",
+    },
+    "trl": {"grpo_config.json"},
+    "slime": {"slime_args.txt", "asp_order.py", "asp_slime.py"},
+    "skyrl": {"skyrl_overrides.txt", "asp_order.py", "asp_sampler.py", "asp_skyrl.py"},
+}  # fmt: skip
+SPANS = [
+    {"epoch": 0, "group_id": 0, "minibatch_id": 0, "first_row": 0, "num_rows": 2},
+    {"epoch": 0, "group_id": 0, "minibatch_id": 1, "first_row": 2, "num_rows": 3},
+    {"epoch": 0, "group_id": 1, "minibatch_id": 2, "first_row": 5, "num_rows": 4},
+]  # of the worked case, in rows of the data file
 
 
 def text_of(prompt_id: int) -> str:
@@ -107,17 +118,23 @@ def test_worked_case(
     output = tmp_path / "out"
     done = asp("emit", groups, "--prompts", prompts, "--for", trainer, "-o", output)
     assert done.code == 0, done.stderr
-    assert {path.name for path in output.iterdir()} == FILES[trainer]
+    assert {path.name for path in output.iterdir()} == COMMON | FILES[trainer]
     ids = [i for row in pl.read_parquet(groups)["prompt_ids"] for i in row]
     rows = pl.read_parquet(output / "prompts.parquet")
-    assert rows.equals(pl.read_parquet(prompts)[ids])
+    assert rows.select("prompt", "answer").equals(pl.read_parquet(prompts)[ids])
+    if TRAINERS[trainer].carries_columns:
+        assert rows["asp_prompt_id"].to_list() == ids
+        assert rows["asp_minibatch_id"].to_list() == [0] * 2 + [1] * 3 + [2] * 4
+        assert rows["asp_group_id"].to_list() == [0] * 5 + [1] * 4
+        assert rows["asp_epoch"].to_list() == [0] * 9
+        assert rows.width == 6
+    else:
+        assert rows.width == 2
     sidecar = json.loads((output / "asp.json").read_text())
+    assert sidecar["epochs"] == [{"epoch": 0, "first_row": 0, "num_rows": 9}]
+    spans = [span | {"instance": None} for span in SPANS]
     assert sidecar["row_prompt_ids"] == ids
-    assert sidecar["minibatches"] == [
-        {"epoch": 0, "group_id": 0, "minibatch_id": 0, "first_row": 0, "num_rows": 2},
-        {"epoch": 0, "group_id": 0, "minibatch_id": 1, "first_row": 2, "num_rows": 3},
-        {"epoch": 0, "group_id": 1, "minibatch_id": 2, "first_row": 5, "num_rows": 4},
-    ]
+    assert sidecar["minibatches"] == spans
     assert (sidecar["train_batch_size"], sidecar["train_batch_size_from"]) == (5, "groups")
     assert sidecar["remainder"] == {
         "rule": "keep",
@@ -156,9 +173,63 @@ def test_budgets_and_instances_that_the_trainer_ignores_are_said(
     groups, prompts = inputs
     planned = pl.read_parquet(groups).with_columns(token_budget=512, instance=0)
     planned.write_parquet(groups)
-    done = asp("emit", groups, "--prompts", prompts, "--for", "verl", "-o", tmp_path / "out")
-    assert "knows no token budgets: 3 minibatches have one" in done.stderr
-    assert "no setting for the planned instances" in done.stderr
+
+    def words(trainer: str) -> str:
+        out = tmp_path / trainer
+        done = asp("emit", groups, "--prompts", prompts, "--for", trainer, "-o", out)
+        assert done.code == 0
+        assert "knows no token budgets: 3 minibatches have one" in done.stderr
+        return str(done.stderr)
+
+    assert "no setting for the planned instances" in words("trl")
+    assert "no setting for the planned instances" not in words("verl")
+    assert "its settings for that are written" in words("slime")
+    assert "--partial-rollout\n" in (tmp_path / "slime" / "slime_args.txt").read_text()
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_filter_after_generation_is_warned_of(
+    asp: Callable[..., Any], inputs: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    groups, prompts = inputs
+    done = asp("emit", groups, "--prompts", prompts, "--for", name, "-o", tmp_path / "out")
+    filters = TRAINERS[name].filters
+    assert done.code == 0
+    assert ("shifts every later batch" in done.stderr) == bool(filters)
+    assert filters in done.stderr
+
+
+def test_rows_that_are_placed_are_numbered_for_the_router(
+    asp: Callable[..., Any], inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    groups, prompts = inputs
+    planned = pl.read_parquet(groups).with_columns(instance=pl.Series([1, None, 0]))
+    planned.write_parquet(groups)
+    out = tmp_path / "out"
+    assert asp("emit", groups, "--prompts", prompts, "--for", "verl", "-o", out).code == 0
+    sidecar = json.loads((out / "asp.json").read_text())
+    rows = pl.read_parquet(out / "prompts.parquet")
+    assert rows["priority"].to_list() == [sidecar["first_priority"] + row for row in range(9)]
+    assert rows["asp_instance"].to_list() == [1, 1, None, None, None, 0, 0, 0, 0]
+    assert [span["instance"] for span in sidecar["minibatches"]] == [1, None, 0]
+    assert "router_config_path=${ASP_DIR}/asp_router.yaml" in (out / "overrides.txt").read_text()
+
+
+def test_a_column_that_emit_adds_must_be_free(
+    asp: Callable[..., Any], inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    groups, prompts = inputs
+    pl.read_parquet(prompts).with_columns(asp_epoch=1).write_parquet(prompts)
+    done = asp("emit", groups, "--prompts", prompts, "--for", "trl", "-o", tmp_path / "out")
+    assert done.code == 1 and "column 'asp_epoch' is one that emit adds" in done.only_line
+    assert not (tmp_path / "out").exists()
+
+
+def test_list_names_every_trainer_and_needs_nothing_else(asp: Callable[..., Any]) -> None:
+    done = asp("emit", "--list")
+    head, *lines = done.stdout.decode().splitlines()
+    assert done.code == 0 and head.startswith("--for")
+    assert [line.split()[0] for line in lines] == list(TRAINERS)
 
 
 @settings(max_examples=40)
@@ -168,7 +239,7 @@ def test_budgets_and_instances_that_the_trainer_ignores_are_said(
     num_epochs=st.integers(1, 2),
     train_batch_size=st.none() | st.integers(1, 12),
     rule=st.sampled_from(["keep", "repeat"]),
-    trainer=st.sampled_from(["verl", "trl"]),
+    trainer=st.sampled_from(sorted(TRAINERS)),
 )
 def test_every_row_is_written_once_an_epoch(
     tmp_path_factory: pytest.TempPathFactory,
@@ -208,7 +279,7 @@ def test_every_row_is_written_once_an_epoch(
     [
         ("{groups} --for verl -o out", "--for needs --prompts"),
         ("{groups} --prompts {prompts} -o out", "--prompts needs --for"),
-        ("{groups} --prompts {prompts} --for megatron -o out", "known: verl, trl"),
+        ("{groups} --prompts {prompts} --for megatron -o out", "known: verl, verl-one"),
         ("{groups} --prompts {prompts} --for verl -o -", "is a directory, which `-` cannot"),
         ("- --prompts - --for verl -o out", "`-` can stand for one input only"),
         ("{groups} --prompts {prompts} --for verl -o out --remainder lose", "lose"),
@@ -218,6 +289,11 @@ def test_every_row_is_written_once_an_epoch(
         ),
         ("{groups} -o out --remainder drop", "with --for only"),
         ("{groups} -o out --train-batch-size 8", "with --for only"),
+        ("{groups} -o out --max-prompt-tokens 8 --tokenizer t", "with --for only"),
+        (
+            "{groups} --prompts {prompts} --for verl -o out --max-prompt-tokens 8",
+            "--max-prompt-tokens and --tokenizer need each other",
+        ),
         ("{groups}", "--output"),
     ],
 )
@@ -313,10 +389,6 @@ def test_bad_input_is_one_line_and_exit_1_with_nothing_left_behind(
     assert done.code == 1
     assert said in done.only_line
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_help_names_every_trainer(asp: Callable[..., Any]) -> None:
-    assert f"--for {'|'.join(TRAINERS)}" in asp("emit", "--help").stdout.decode()
 
 
 def test_another_prompt_column(

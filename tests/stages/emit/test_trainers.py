@@ -11,10 +11,11 @@ import pytest
 from stages.emit import readme
 from stages.emit.batches import TrainBatch
 from stages.emit.remainder import Treated
+from stages.emit.syntax import yaml
 from stages.emit.trainer import Handover
 from stages.emit.trainers import TRAINERS
 
-TRL, VERL = TRAINERS["trl"], TRAINERS["verl"]
+TRL, VERL, SLIME = TRAINERS["trl"], TRAINERS["verl"], TRAINERS["slime"]
 
 
 @pytest.fixture
@@ -41,9 +42,10 @@ def test_verl_is_given_one_override_a_line(handover: Handover) -> None:
         "data.shuffle=False",
         "data.filter_overlong_prompts=False",
         "data.train_max_samples=-1",
-        "data.train_batch_size=6",
+        "algorithm.filter_groups.enable=False",
         "actor_rollout_ref.rollout.n=4",
         "trainer.total_epochs=1",
+        "data.train_batch_size=6",
     ]
 
 
@@ -69,7 +71,26 @@ def test_the_command_in_verls_readme_names_the_directory(
         ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[0] == f"data.train_files={tmp_path}/prompts.parquet"
-    assert done.stdout.splitlines()[-2:] == ["trainer.total_epochs=1", "YOUR_OTHER_OVERRIDES"]
+    assert done.stdout.splitlines()[-2:] == ["data.train_batch_size=6", "YOUR_OTHER_OVERRIDES"]
+
+
+def test_the_arguments_in_slimes_readme_are_words_of_the_shell(
+    handover: Handover, tmp_path: Path
+) -> None:
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    odd = dataclasses.replace(handover, prompt_column="it's a question")
+    (folder / SLIME.settings_file).write_text(SLIME.render(SLIME.settings(odd)))
+    (line,) = [x for x in readme.render(SLIME, odd).splitlines() if x.startswith("eval")]
+    command = f'{line}; printf "%s\\n" "${{ASP_ARGS[@]}}"'
+    done = subprocess.run(
+        ["bash", "-c", command], env={"ASP_DIR": str(folder), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    words = done.stdout.splitlines()
+    assert words[:4] == ["--prompt-data", f"{folder}/prompts.parquet", "--input-key",
+                         "it's a question"]  # fmt: skip
+    assert words[-4:] == ["--global-batch-size", "24", "--num-epoch", "1"]
 
 
 def test_trl_is_given_arguments_of_grpo_config(handover: Handover) -> None:
@@ -97,12 +118,17 @@ def test_concerns_are_raised_where_they_hold(
     assert concern in found
 
 
+def test_yaml_nests_dotted_keys() -> None:
+    written = yaml({"a.b": 1, "a.c.d": "né: x", "e": False, "a.c.f": [None]})
+    assert written == 'a:\n  b: 1\n  c:\n    d: "né: x"\n    f: [null]\ne: false\n'
+
+
 @pytest.mark.parametrize("name", TRAINERS)
 def test_a_readme_tells_settings_remainder_and_versions(handover: Handover, name: str) -> None:
     trainer = TRAINERS[name]
     text = readme.render(trainer, handover)
     assert "12 rows, 2 train batches of 6 prompts, 4 samples a prompt" in text
-    assert trainer.checked_versions in text
+    assert trainer.follows.checked in text
     assert "`keep` touches 0 prompts" in text
     for line in trainer.render(trainer.settings(handover)).splitlines():
         assert f"    {line}\n" in text

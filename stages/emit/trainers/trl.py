@@ -7,7 +7,8 @@ num_generations prompts, drops an incomplete last one, shuffles unless told not 
 
 import json
 
-from stages.emit.trainer import Handover, Settings, Trainer
+from stages.emit.syntax import json_object
+from stages.emit.trainer import Follows, Handover, Settings, Trainer
 
 FEWEST_GENERATIONS = 2  # GRPOConfig refuses fewer: a sample group's baseline is its mean
 PROMPT_COLUMN = "prompt"  # the only name that TRL looks for
@@ -26,11 +27,6 @@ def settings(handover: Handover) -> Settings:
         "generation_batch_size": handover.batch.size * handover.samples_per_prompt,
         "num_train_epochs": 1,
     }
-
-
-def render(values: Settings) -> str:
-    """A JSON object, which is YAML too."""
-    return json.dumps(values, indent=2) + "\n"
 
 
 def concerns(handover: Handover) -> list[str]:
@@ -103,23 +99,79 @@ one optimizer step a batch.
 - Load the data file by its name, as above, or the whole directory, whose README names it to
   `load_dataset`. `schedule.parquet` is no training data.
 
-## AsyncGRPOTrainer (trl.experimental)
-
-It walks the dataset in order and has no shuffle, so prompts are submitted in the order of the
-schedule; batches form in the order of completion, so their boundaries are not kept. Of the settings
-above, its AsyncGRPOConfig takes `num_generations` and `num_train_epochs`.
-
 TRL has no setting for minibatches of varying size, nor for the `instance` column.
+"""
+
+
+def async_settings(handover: Handover) -> Settings:
+    """Arguments of AsyncGRPOConfig, which has no batch of prompts."""
+    return {"num_generations": handover.samples_per_prompt, "num_train_epochs": 1}
+
+
+def async_notes(handover: Handover) -> str:
+    """How to run it, and the traps."""
+    return f"""## Run
+
+```python
+import json
+from datasets import load_dataset
+from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
+
+{_loading(handover)}
+settings = json.load(open("THIS_DIRECTORY/async_grpo_config.json"))
+args = AsyncGRPOConfig(**settings, output_dir=...)
+AsyncGRPOTrainer(model=..., reward_funcs=..., args=args, train_dataset=dataset).train()
+```
+
+## What is kept
+
+The order in which prompts are submitted: its worker walks the dataset from first row to last, and
+has no shuffle. Samples join a step as they complete, so batch boundaries are not kept.
+
+## Traps of TRL
+
+- Samples older than `max_staleness` (4) weight updates are dropped; long responses are the first
+  to age.
+- With `token_budget` a step takes as many samples as fit, and drops what does not.
+- `num_train_epochs` stays 1: it would replay this one order. The file holds {handover.passes}.
+- `dataset.shuffle()`, `filter()` or `train_test_split()` in your own script break the order.
 """
 
 
 TRL = Trainer(
     name="trl",
     title="TRL",
-    checked_versions="1.16.0 (its GRPOTrainer run), 1.10 (source read)",
+    follows=Follows(
+        order="settings",
+        batches="kept",
+        sizes="fixed",
+        instances="no",
+        partial_rollouts="unsupported",
+        checked="1.16.0: its GRPOTrainer trained",
+        proof="run",
+    ),
     settings=settings,
     settings_file="grpo_config.json",
-    render=render,
-    concerns=concerns,
+    render=json_object,
     notes=notes,
+    concerns=concerns,
+)
+
+TRL_ASYNC = Trainer(
+    name="trl-async",
+    title="TRL (AsyncGRPO)",
+    follows=Follows(
+        order="settings",
+        batches="by completion",
+        sizes="varying",
+        instances="no",
+        partial_rollouts="unsupported",
+        checked="1.16.0: its rollout loop's dataset iterator",
+        proof="contract",
+    ),
+    settings=async_settings,
+    settings_file="async_grpo_config.json",
+    render=json_object,
+    notes=async_notes,
+    concerns=concerns,
 )
