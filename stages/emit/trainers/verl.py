@@ -47,7 +47,6 @@ def _common(handover: Handover) -> Settings:
         "data.shuffle": False,
         "data.filter_overlong_prompts": False,
         "data.train_max_samples": -1,
-        "algorithm.filter_groups.enable": False,
         "actor_rollout_ref.rollout.n": handover.samples_per_prompt,
         "trainer.total_epochs": 1,
     } | (placed if handover.num_instances else {})

@@ -42,7 +42,6 @@ def test_verl_is_given_one_override_a_line(handover: Handover) -> None:
         "data.shuffle=False",
         "data.filter_overlong_prompts=False",
         "data.train_max_samples=-1",
-        "algorithm.filter_groups.enable=False",
         "actor_rollout_ref.rollout.n=4",
         "trainer.total_epochs=1",
         "data.train_batch_size=6",
