@@ -109,10 +109,11 @@ class Driver:
         """Everything as it was at the checkpoint, and nothing that came after."""
         self.waiting.forget()
         self.scoring.forget()
+        self.hosts.begin_session()
         number = self.journal.begin(checkpoint)
         self.place.begin(number)
         self.place.keep(self.journal.checkpoints())
-        self.training.snapshots = self.place.snapshots(number)
+        self.training.begin_session(self.place.snapshots(number))
         session = self.session = Session(self, number, checkpoint)
         self.hosts.hears, self.scoring.on_scored = session, session.scored
         self.waiting.after(TICK_S, self._tick)

@@ -19,7 +19,7 @@ from stages.tables.errors import AspError, log
 
 PATIENCE_S = 5.0  # that a unit waits for news before it says that there is none
 RETRY_S = 0.5
-MOST_LOSSES = 10  # of a unit, one after the other, without any news
+MOST_LOSSES = 10  # of a unit in a session, one after the other, without any news
 
 
 class Hears(Protocol):
@@ -49,7 +49,7 @@ class Host:
     version: int = 0  # that it began with
     heard_s: float = 0.0  # time.monotonic() of its last news
     pid: int | None = None
-    num_losses: int = 0  # since its last news
+    num_losses: int = 0  # since its last news, or the start of the session
 
 
 class Hosts:
@@ -96,6 +96,11 @@ class Hosts:
             lambda slots: self._started(host, numbers, slots),
             lambda error: self._not_started(host, error),
         )
+
+    def begin_session(self) -> None:
+        """What units were at is dropped, so that it had no end is no fault of theirs."""
+        for host in self.hosts:
+            host.num_losses = 0
 
     def tell(self, order: Order) -> None:
         """Pass an order on to its actor's unit; what is lost is passed over."""

@@ -31,8 +31,10 @@ class Processes:
         return remote.remote(open_engine, kind.num_actors, self._machine.is_static)
 
     def training(self) -> Any:
-        """The Training Unit."""
-        remote = ray.remote(TrainingProcess).options(num_cpus=0, num_gpus=self._config.trainer_gpus)
+        """The Training Unit. It does one thing after the other, beside the call that stays."""
+        remote: Any = ray.remote(
+            num_cpus=0, num_gpus=self._config.trainer_gpus, concurrency_groups={"stay": 1}
+        )(TrainingProcess)
         return remote.remote(self._machine.open_trainer)
 
     def judge(self) -> Any:

@@ -5,6 +5,7 @@ is plain; the driver makes it a Ray actor.
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -27,6 +28,10 @@ class TrainingProcess:
     def process(self) -> int:
         """Its process id."""
         return os.getpid()
+
+    def stay(self) -> None:
+        """Does not return, so who waits for it hears at once when the process is lost."""
+        threading.Event().wait()
 
     def train(self, groups: Sequence[SampleGroup]) -> tuple[dict[str, Any], float]:
         """One step; what it measured."""

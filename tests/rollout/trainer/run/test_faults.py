@@ -144,7 +144,7 @@ def test_100_random_kills(files: Path, tmp_path: Path, ray_address: str) -> None
     killed: Counter[str] = Counter()
     num_runs = 0
     while killed.total() < 100:
-        victim = Victim(files, tmp_path / f"run{num_runs}", ray_address, scale=6.0)
+        victim = Victim(files, tmp_path / f"run{num_runs}", ray_address, scale=3.0)
         num_runs += 1
         while victim.driver.poll() is None:
             time.sleep(choose.uniform(0.0, 2.0))

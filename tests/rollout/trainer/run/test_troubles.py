@@ -68,6 +68,18 @@ class UnluckyTrainer(TimedTrainer):
         return super().train(groups)
 
 
+class HopelessTrainer(TimedTrainer):
+    """Does not survive its second step."""
+
+    def __init__(self, open_trainer: Callable[[], TimedTrainer]) -> None:
+        super().__init__(open_trainer()._pace)
+
+    def train(self, groups: Sequence[SampleGroup]) -> TimedMetrics:
+        if self.version == 1:
+            os._exit(1)
+        return super().train(groups)
+
+
 class HangingEngine(TimedEngine):
     """The first to decode sample group 8 does not come back."""
 
@@ -155,6 +167,19 @@ def test_no_room_and_damaged_files(
         "the Training Unit is lost", "going on from policy version 2",
     ):  # fmt: skip
         assert words in caplog.text, words
+
+
+@pytest.mark.slow
+def test_a_step_that_nobody_survives_ends_the_run(run: Run) -> None:
+    """Steps before it are made again each time; that is no reason to go on for ever."""
+
+    def hopeless(machine: Machine) -> Machine:
+        return replace(machine, open_trainer=partial(HopelessTrainer, machine.open_trainer))
+
+    with pytest.raises(
+        AspError, match="lost 11 times without a new step between; the last time as it was to train"
+    ):
+        run(hopeless, checkpoint_every=4)
 
 
 @pytest.mark.slow
