@@ -10,6 +10,7 @@ from rollout.trainer.generation_unit import GenerationUnit
 from rollout.trainer.judge import Judge
 from rollout.trainer.machine import Machine
 from rollout.trainer.training_process import TrainingProcess
+from stages.tables.errors import log
 
 
 class Processes:
@@ -18,6 +19,7 @@ class Processes:
     def __init__(self, machine: Machine, config: RunConfig) -> None:
         self._machine = machine
         self._config = config
+        self._warn_of_room()
 
     def unit(self, number: int) -> Any:
         """A Generation Unit. Orders are taken one after the other, beside the wait for news."""
@@ -43,3 +45,17 @@ class Processes:
         assert scores is not None, "somebody asked for rewards"
         remote = ray.remote(Judge).options(num_cpus=0)
         return remote.remote(scores.open_reward, scores.open_decode)
+
+    def _warn_of_room(self) -> None:
+        """Say it where not all find a place: Ray waits for more nodes, without a word."""
+        num_units = len(self._machine.units)
+        there = ray.cluster_resources()
+        for kind, reserved in (
+            ("CPU", num_units * self._config.unit_cpus),
+            ("GPU", num_units * self._config.unit_gpus + self._config.trainer_gpus),
+        ):
+            if reserved > there.get(kind, 0.0):
+                log.warning(
+                    "the flags reserve %g %ss and the Ray cluster has %g: what finds no place "
+                    "waits until it has more", reserved, kind, there.get(kind, 0.0),
+                )  # fmt: skip

@@ -83,19 +83,8 @@ class RunDir:
         self._lock.close()
 
     def _enter(self, force: bool) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise AspError(f"{self.path}: is a file; the output here is a directory")
-        if not self.path.absolute().parent.is_dir():
-            raise AspError(
-                f"{self.path}: the folder {self.path.absolute().parent} does not exist; create it "
-                "first"
-            )
+        check_place(self.path, force)
         self.path.mkdir(exist_ok=True)
-        if {entry.name for entry in self.path.iterdir()} - {LOCK} and not self.journal.exists():
-            raise AspError(
-                f"{self.path}: holds files but no {JOURNAL}, so no run wrote it; give another "
-                "--output"
-            )
         self._lock = (self.path / LOCK).open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,8 +98,25 @@ class RunDir:
                     shutil.rmtree(entry)
                 elif entry.name != LOCK:
                     entry.unlink()
-        elif self.model.exists():
-            raise AspError(
-                f"{self.path}: holds a finished run; give --force to start over, or another "
-                "--output"
-            )
+
+
+def check_place(path: Path, force: bool) -> None:
+    """Refuse what no run may write to; nothing is made there.
+
+    Raises:
+        AspError: It is a file, has no folder, holds something else or, without force, a finished
+            run.
+    """
+    if path.exists() and not path.is_dir():
+        raise AspError(f"{path}: is a file; the output here is a directory")
+    if not path.parent.is_dir():
+        raise AspError(f"{path}: the folder {path.parent} does not exist; create it first")
+    held = {entry.name for entry in path.iterdir()} if path.exists() else set()
+    if held - {LOCK} and JOURNAL not in held:
+        raise AspError(
+            f"{path}: holds files but no {JOURNAL}, so no run wrote it; give another --output"
+        )
+    if "model" in held and not force:
+        raise AspError(
+            f"{path}: holds a finished run; give --force to start over, or another --output"
+        )

@@ -40,7 +40,7 @@ from rollout.trainer.live import view
 from rollout.trainer.machine import Machine
 from rollout.trainer.model_machine import model_machine, read_model
 from rollout.trainer.outcome import of_lengths
-from rollout.trainer.rundir import RunDir
+from rollout.trainer.rundir import RunDir, check_place
 from rollout.trainer.timed_machine import read_timed, timed_machine
 from stages.tables.derived import complete_groups
 from stages.tables.errors import AspError, Stopped, first_few, log
@@ -79,19 +79,19 @@ def run(
         AspError: Bad input, or the run can't go on; the same command goes on from its checkpoint.
         Stopped: By Ctrl-C; likewise.
     """
+    check_place(Path(output).absolute(), force)
     job = read_job(schedule, source, control, cut, seed)
-    place = RunDir(output, force)
     settings: dict[str, Any] = {"mode": job.mode, **asdict(job.settings), **_known(job.source)}
     if schedule is None:
         settings |= asdict(cut)
     hashes = {item.role: item.sha256 for item in job.footer}
     try:
         with (
-            closing(place),
+            on_ray(config.address, "leave --ray out"),  # first: where it fails, nothing is left
+            closing(RunDir(output, force)) as place,
             closing(
                 Journal(place.journal, settings | hashes | {"seed": seed}, job.plan)
             ) as journal,
-            on_ray(config.address, "leave --ray out"),
             view(is_shown, place.path) as show,
         ):
             driver = Driver(job.plan, job.settings, job.machine, config, place, journal, show)

@@ -23,13 +23,15 @@ PATIENCE_S = 240.0
 class Victim:
     """`asp train` in a process, begun again each time that it is killed."""
 
-    def __init__(self, files: Path, place: Path, ray_address: str | None, scale: float) -> None:
+    def __init__(
+        self, files: Path, place: Path, ray_address: str | None, scale: float, *flags: str
+    ) -> None:
         self.place = place
         self._command = [
             sys.executable, "-m", "asp_cli.main", "train", files / "schedule",
             "--engine", "timed", "--cluster", files / "static", "--lengths", files / "lengths",
             "--time-scale", scale, "--checkpoint-every", 2, "-o", place,
-            *(("--ray", ray_address) if ray_address else ()),
+            *(("--ray", ray_address) if ray_address else ()), *flags,
         ]  # fmt: skip
         self.pids: set[int] = set()
         self.begin()
