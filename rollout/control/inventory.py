@@ -31,29 +31,37 @@ class Inventory:
         largest_minibatch: int,
         num_rounds: int,
     ) -> None:
+        """Settle the sizes; see `settle`."""
+        self._settings = settings
+        self.pacing = settings.pacing
+        self._is_paused = False
+        self.in_flight = self.queued = self.waiting = 0
+        self.settle(samples_s, largest_minibatch, num_rounds)
+
+    def settle(self, samples_s: Sequence[int], largest_minibatch: int, num_rounds: int) -> None:
         """Settle the sizes that the settings leave open.
 
         Args:
-            settings: Of the Control Unit.
             samples_s: Samples of each step's heads.
             largest_minibatch: Samples of the largest head.
             num_rounds: Rounds through which a response can be carried.
 
         Raises:
-            AspError: The queue is too small for the lag bound.
+            AspError: The queue is too small for the lag bound; the sizes stay.
         """
+        settings = self._settings
         step = max(samples_s)
         # A sample group restarted whole joins a later step even where nothing may be carried.
         reach = max(settings.max_lag, 1 if num_rounds and settings.carry == "restart" else 0)
         needed = (reach + 1) * step + largest_minibatch
-        self.capacity = needed if settings.queue_capacity is None else settings.queue_capacity
-        if self.capacity < needed:
+        capacity = needed if settings.queue_capacity is None else settings.queue_capacity
+        if capacity < needed:
             raise AspError(
-                f"queue_capacity is {self.capacity} samples: with a lag bound of "
+                f"queue_capacity is {capacity} samples: with a lag bound of "
                 f"{settings.max_lag} it must hold {reach + 1} steps of {step} and a minibatch of "
                 f"{largest_minibatch}, {needed} samples; give more, or a smaller max_lag"
             )
-        self.pacing = settings.pacing
+        self.capacity = capacity
         whole = (settings.max_lag + 1) * step
         self.set_point = whole if settings.set_point is None else settings.set_point
         if settings.consumption == "completion" and self.set_point < step:
@@ -65,8 +73,6 @@ class Inventory:
         self.low_mark = (
             min(step, self.high_mark - 1) if settings.low_mark is None else settings.low_mark
         )
-        self._is_paused = False
-        self.in_flight = self.queued = self.waiting = 0
 
     @property
     def position(self) -> int:

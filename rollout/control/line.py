@@ -13,11 +13,11 @@ from rollout.control.carried import Carried
 from rollout.control.fleet import Actor, Fleet
 from rollout.control.inventory import Inventory
 from rollout.control.messages import HeldOver, Response, Unfinished, Work
-from rollout.control.plan import Plan
+from rollout.control.plan import Head, Plan
 from rollout.control.settings import ControlSettings
 from rollout.control.steps import Steps
 
-Reason = Literal["lag", "pace", "placement", "exhausted"]
+Reason = Literal["lag", "pace", "placement", "deal", "exhausted"]
 
 
 class Line:
@@ -41,11 +41,23 @@ class Line:
         self._requeued: list[Work] = []
         self._num_works = 0
         self._waiting: set[int] = set()  # cut, without credit
+        self._held_epoch: int | None = None  # whose heads are being dealt anew
         self.first_version: dict[int, int] = {}  # by sample group that has tokens or is under way
 
     def undispatched(self) -> list[int]:
         """Sample groups of heads that no actor was given, in order."""
         return [group for head in self._heads.values() for group in head.groups]
+
+    def hold_epoch(self, epoch: int | None) -> None:
+        """Start no head of this epoch; None: of none is it asked."""
+        self._held_epoch = epoch
+
+    def redeal(self, epoch: int, heads: Sequence[Head]) -> None:
+        """Other heads for an epoch of which no head was dispatched."""
+        left = list(self._heads.values())
+        before = [head for head in left if head.epoch < epoch]
+        after = [head for head in left if head.epoch > epoch]
+        self._heads = OrderedDict(enumerate([*before, *heads, *after]))
 
     # What comes back --------------------------------------------------------------------------
 
@@ -154,6 +166,8 @@ class Line:
         for place, head in self._heads.items():
             if not self._steps.may_start(head.step, actor.version):
                 return "lag"
+            if head.epoch == self._held_epoch:
+                return "deal"
             is_awaited = self._steps.is_awaited(head.step)
             if not self._inventory.may_start(head.num_samples, num_skipped, is_awaited):
                 return "pace"

@@ -61,7 +61,7 @@ class Hold:
     """Nothing for this free actor now; no answer, a Dispatch comes when there is."""
 
     actor: int
-    reason: Literal["lag", "pace", "placement", "exhausted"]
+    reason: Literal["lag", "pace", "placement", "deal", "exhausted"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ Lists end in an axis legend: _g sample groups, _s training steps, _r rounds.
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import polars as pl
 
@@ -23,7 +22,7 @@ class Head:
     epoch: int
     minibatch_id: int
     step: int
-    groups: range  # its sample groups, numbered on in dispatch order
+    groups: Sequence[int]  # its sample groups; as planned, numbered on in dispatch order
     num_samples: int
     instance: int | None  # instance that generates it; None: any
 
@@ -84,18 +83,25 @@ class Plan:
     def rest(self, first_step: int, started: Collection[int]) -> "Plan":
         """What is left before this step is taken, less the sample groups that were started.
 
-        Numbers stay. A head that loses some of its groups falls into runs of consecutive ones.
+        Numbers stay.
         """
         heads: list[Head] = []
         for head in self.heads:
             left = [group for group in head.groups if group not in started]
-            cuts = [i for i in range(1, len(left)) if left[i] > left[i - 1] + 1]
-            for start, stop in pairwise([0, *cuts, len(left)]):
-                if start < stop:
-                    groups = range(left[start], left[stop - 1] + 1)
-                    size = sum(self.samples_g[group] for group in groups)
-                    heads.append(replace(head, groups=groups, num_samples=size))
+            if left:
+                size = sum(self.samples_g[group] for group in left)
+                heads.append(replace(head, groups=left, num_samples=size))
         return replace(self, heads=tuple(heads), first_step=first_step)
+
+    def redealt(self, epoch: int, heads: Sequence[Head]) -> "Plan":
+        """The same with other heads for an epoch: its sample groups, in the steps that it has."""
+        step_g = list(self.step_g)
+        for head in heads:
+            for group in head.groups:
+                step_g[group] = head.step
+        before = [head for head in self.heads if head.epoch < epoch]
+        after = [head for head in self.heads if head.epoch > epoch]
+        return replace(self, heads=(*before, *heads, *after), step_g=tuple(step_g))
 
 
 def plan_of(schedule: pl.DataFrame, prompts_per_step: int | None = None) -> Plan:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from rollout.control.plan import Plan
+from rollout.control.plan import Head, Plan
 
 
 class Steps(Protocol):
@@ -25,6 +25,9 @@ class Steps(Protocol):
 
     def move(self, group: int, step: int) -> None:
         """A sample group leaves its step and joins a later one."""
+
+    def redeal(self, heads: Iterable[Head]) -> None:
+        """Sample groups of which none was started belong to other steps."""
 
     def left(self, step: int) -> dict[int, int]:
         """Sample groups of earlier steps that have joined this one or a later, with that step."""
@@ -66,6 +69,14 @@ class InOrder:
             self._num_open_s[step] += 1
             self._step_g[group] = step
             self._moved.setdefault(group, old)
+
+    def redeal(self, heads: Iterable[Head]) -> None:
+        """That is where they were planned to be."""
+        for head in heads:
+            for group in head.groups:
+                self._num_open_s[self._step_g[group]] -= 1
+                self._num_open_s[head.step] += 1
+                self._step_g[group] = head.step
 
     def left(self, step: int) -> dict[int, int]:
         """Their steps are over, and they are not."""
@@ -111,6 +122,10 @@ class AsCompleted:
     def move(self, group: int, step: int) -> None:
         """Nothing is carried."""
         raise AssertionError("consumption in completion order carries nothing")
+
+    def redeal(self, heads: Iterable[Head]) -> None:
+        """Heads may start long before their step, so none is dealt anew."""
+        raise AssertionError("consumption in completion order keeps its plan")
 
     def left(self, step: int) -> dict[int, int]:
         """None: a group has no step of its own."""

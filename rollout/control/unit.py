@@ -23,7 +23,7 @@ from rollout.control.messages import (
     Unfinished,
     Work,
 )
-from rollout.control.plan import Plan
+from rollout.control.plan import Head, Plan
 from rollout.control.settings import ControlSettings
 from rollout.control.steps import num_samples, steps_of
 from stages.tables.errors import AspError
@@ -39,11 +39,10 @@ class ControlUnit:
                 "column token_budget: consumption in completion order carries nothing; use a "
                 "schedule without budgets"
             )
-        largest = max((head.num_samples for head in plan.heads), default=0)
         self.plan = plan
         self.settings = settings
         self.fleet = Fleet(settings)
-        self.inventory = Inventory(settings, plan.samples_s(), largest, plan.num_rounds)
+        self.inventory = Inventory(settings, *_sizes(plan))
         self._steps = steps_of(plan, settings.max_lag, in_order)
         self._line = Line(plan, settings, self._steps, self.inventory, self.fleet)
         self._works: dict[int, tuple[Work, int]] = {}  # under way, with their actor
@@ -78,6 +77,31 @@ class ControlUnit:
             HeldOver(group, joined, self._line.first_version.get(group), tuple(unfinished[group]))
             for group, joined in groups.items()
         ]
+
+    # An epoch dealt anew ----------------------------------------------------------------------
+
+    def hold_epoch(self, epoch: int) -> None:
+        """Start no head of this epoch until `dealt` is told; none was started."""
+        undispatched = set(self.undispatched())
+        assert undispatched.issuperset(
+            group for head in self.plan.heads if head.epoch == epoch for group in head.groups
+        ), f"heads of epoch {epoch} were started"
+        self._line.hold_epoch(epoch)
+
+    def dealt(self, epoch: int, heads: Sequence[Head] | None) -> list[Command]:
+        """The heads of the epoch that was held, for the steps that it has; None: as they were.
+
+        Raises:
+            AspError: They are too large for the queue; they stay as they were.
+        """
+        self._line.hold_epoch(None)
+        if heads is not None:
+            plan = self.plan.redealt(epoch, heads)
+            self.inventory.settle(*_sizes(plan))
+            self._steps.redeal(heads)
+            self._line.redeal(epoch, heads)
+            self.plan = plan
+        return self._proceed()
 
     # Events -----------------------------------------------------------------------------------
 
@@ -242,3 +266,9 @@ class ControlUnit:
         lags = tuple(step - self._line.first_version.pop(group) for group in groups)
         self.inventory.consume(num_samples(self.plan, groups))
         return Train(step, groups, lags, frozenset(self._failed.intersection(groups)))
+
+
+def _sizes(plan: Plan) -> tuple[list[int], int, int]:
+    """Samples of each step's heads and of the largest head; rounds of tails."""
+    largest = max((head.num_samples for head in plan.heads), default=0)
+    return plan.samples_s(), largest, plan.num_rounds
