@@ -12,9 +12,10 @@ from rollout.control.settings import ControlSettings
 from rollout.trainer.accounts import Accounts
 from rollout.trainer.config import RunConfig
 from rollout.trainer.hosts import Hosts
-from rollout.trainer.journal import Checkpoint, Journal
+from rollout.trainer.journal import Journal
 from rollout.trainer.machine import Machine
 from rollout.trainer.processes import Processes
+from rollout.trainer.resume import Checkpoint
 from rollout.trainer.rundir import RunDir
 from rollout.trainer.scoring import Judges, NoReward, Scoring
 from rollout.trainer.session import Session

@@ -10,15 +10,15 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rollout.control.messages import HeldOver, Response, Train, Unfinished
+from rollout.control.messages import Train
 from rollout.control.plan import Plan
-from stages.tables.errors import AspError
+from rollout.trainer.database import Database
+from rollout.trainer.resume import Checkpoint, Deal
 
-FORMAT = "1"  # of the tables below
+FORMAT = "2"  # of the tables below
 State = Literal["planned", "dispatched", "generated", "queued", "trained"]
 
 _TABLES = """
@@ -34,22 +34,14 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     version INTEGER PRIMARY KEY, session INTEGER NOT NULL, held_over TEXT NOT NULL,
     drafts TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (number INTEGER PRIMARY KEY, version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS deals (
+    epoch INTEGER PRIMARY KEY, version INTEGER NOT NULL, heads TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS trace (row TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS occupancy (row TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS ledger (unit TEXT PRIMARY KEY, spent TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS processes (unit TEXT PRIMARY KEY, pid INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS clock (seconds REAL NOT NULL);
 """
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Where a run can go on, beside what the Training Unit saved."""
-
-    version: int = 0
-    session: int = 0  # in which it was saved; 0: it is the beginning, and nothing was
-    held_over: tuple[HeldOver, ...] = ()
-    drafts: dict[str, Any] | None = None  # as `Stock.held` gave them
 
 
 class Journal:
@@ -66,32 +58,14 @@ class Journal:
         Raises:
             AspError: It is of a run with other settings, in use, no journal, or unwritable.
         """
-        self._path = path
         self._noted: dict[int, tuple[State, int | None]] = {}
-        with self._mistakes():
-            self._db = sqlite3.connect(path, timeout=0, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("BEGIN IMMEDIATE")
-            for statement in _TABLES.strip().split(";\n"):
-                self._db.execute(statement)
-            wanted = {"journal": FORMAT}
-            wanted |= {n: json.dumps(v, sort_keys=True, default=str) for n, v in settings.items()}
-            held = dict(self._db.execute("SELECT name, value FROM settings"))
-            if not held:
-                self._db.executemany("INSERT INTO settings VALUES (?, ?)", wanted.items())
-                self._db.executemany(
-                    "INSERT INTO groups (number, prompt, epoch) VALUES (?, ?, ?)",
-                    zip(range(len(plan.prompt_g)), plan.prompt_g, plan.epoch_g, strict=True),
-                )
-            self._db.execute("COMMIT")
-        if held and held != wanted:
-            self.close()
-            raise AspError(
-                f"{path.parent}: holds a run with other settings: {_difference(held, wanted)}; "
-                "repeat that run's flags to resume it, or give --force to start over, or another "
-                "--output"
-            )
+        self._db = Database(path, _TABLES.strip().split(";\n"))
+
+        def begin(db: sqlite3.Connection) -> None:
+            groups = zip(range(len(plan.prompt_g)), plan.prompt_g, plan.epoch_g, strict=True)
+            db.executemany("INSERT INTO groups (number, prompt, epoch) VALUES (?, ?, ?)", groups)
+
+        self._db.match_settings({"journal": FORMAT, **settings}, begin)
 
     # While a run goes on ----------------------------------------------------------------------
 
@@ -122,12 +96,12 @@ class Journal:
             (group, train.step, lag, group in train.failed, json.dumps(made), json.dumps(offered))
             for group, lag, (made, offered) in zip(train.groups, train.lags, tokens, strict=True)
         ]
-        with self._commit():
+        with self._commit() as db:
             try:
-                self._db.executemany("INSERT INTO trained VALUES (?, ?, ?, ?, ?, ?)", rows)
+                db.executemany("INSERT INTO trained VALUES (?, ?, ?, ?, ?, ?)", rows)
             except sqlite3.IntegrityError:
                 raise AssertionError(f"step {train.step} trains on a group again") from None
-            self._db.execute(
+            db.execute(
                 "INSERT INTO steps VALUES (?, ?, ?)",
                 (train.step, json.dumps(row), json.dumps(dict(metrics))),
             )
@@ -137,21 +111,17 @@ class Journal:
 
         The one before is kept, should this one be found damaged.
         """
-        held_over = json.dumps(checkpoint.held_over)
-        with self._commit():
-            self._db.execute(
-                "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?)",
-                (
-                    checkpoint.version,
-                    checkpoint.session,
-                    held_over,
-                    json.dumps(checkpoint.drafts),
-                ),
-            )
-            self._db.execute(
+        with self._commit() as db:
+            db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?)", checkpoint.row())
+            db.execute(
                 "DELETE FROM checkpoints WHERE version NOT IN "
                 "(SELECT version FROM checkpoints ORDER BY version DESC LIMIT 2)"
             )
+
+    def dealt(self, deal: Deal) -> None:
+        """An epoch is dealt anew; forgotten with the steps that it rests on."""
+        with self._commit() as db:
+            db.execute("INSERT OR REPLACE INTO deals VALUES (?, ?, ?)", deal.row())
 
     def keep(
         self,
@@ -162,43 +132,53 @@ class Journal:
         processes: Mapping[str, int],
     ) -> None:
         """What happened since the last time, with all that was noted."""
-        with self._commit():
-            self._db.executemany("INSERT INTO trace VALUES (?)", _rows(trace))
-            self._db.executemany("INSERT INTO occupancy VALUES (?)", _rows(occupancy))
-            self._db.executemany(
-                "INSERT OR REPLACE INTO ledger VALUES (?, ?)", _texts(spent_u).items()
-            )
-            self._db.executemany(
-                "INSERT OR REPLACE INTO processes VALUES (?, ?)", processes.items()
-            )
-            self._db.execute("DELETE FROM clock")
-            self._db.execute("INSERT INTO clock VALUES (?)", (seconds,))
+        with self._commit() as db:
+            db.executemany("INSERT INTO trace VALUES (?)", _rows(trace))
+            db.executemany("INSERT INTO occupancy VALUES (?)", _rows(occupancy))
+            db.executemany("INSERT OR REPLACE INTO ledger VALUES (?, ?)", _texts(spent_u).items())
+            db.executemany("INSERT OR REPLACE INTO processes VALUES (?, ?)", processes.items())
+            db.execute("DELETE FROM clock")
+            db.execute("INSERT INTO clock VALUES (?)", (seconds,))
 
     # Where a run goes on ----------------------------------------------------------------------
 
     def checkpoints(self) -> list[Checkpoint]:
         """Newest first; the last is the beginning."""
-        found = self._read("SELECT * FROM checkpoints ORDER BY version DESC")
-        return [
-            Checkpoint(
-                version, session, tuple(map(_held_over, json.loads(held))), json.loads(drafts)
-            )
-            for version, session, held, drafts in found
-        ] + [Checkpoint()]
+        found = self._db.read("SELECT * FROM checkpoints ORDER BY version DESC")
+        return [Checkpoint.of(*row) for row in found] + [Checkpoint()]
+
+    def deals(self) -> dict[int, Deal]:
+        """By epoch."""
+        found = self._db.read("SELECT * FROM deals ORDER BY epoch")
+        return {deal.epoch: deal for deal in (Deal.of(*row) for row in found)}
+
+    def made(self, first_step: int, version: int) -> list[tuple[int, int, list[int]]]:
+        """Number, version of the first token, and tokens of the responses of each sample group.
+
+        Of those trained on in the steps from the first up to the version, without those in which
+        something never came.
+        """
+        found = self._db.read(
+            "SELECT number, step - lag, tokens FROM trained "
+            "WHERE NOT failed AND step >= ? AND step < ? ORDER BY number",
+            (first_step, version),
+        )
+        return [(number, first, json.loads(tokens)) for number, first, tokens in found]
 
     def begin(self, checkpoint: Checkpoint) -> int:
         """Forget what came after a checkpoint, and begin a session there; its number, from 1."""
         version = (checkpoint.version,)
-        with self._commit():
+        with self._commit() as db:
             self._noted.clear()
             for table in ("trained", "steps"):
-                self._db.execute(f"DELETE FROM {table} WHERE step >= ?", version)
-            self._db.execute("DELETE FROM checkpoints WHERE version > ?", version)
-            self._db.execute(
+                db.execute(f"DELETE FROM {table} WHERE step >= ?", version)
+            for table in ("checkpoints", "deals"):
+                db.execute(f"DELETE FROM {table} WHERE version > ?", version)
+            db.execute(
                 "UPDATE groups SET state = 'planned', version = NULL "
                 "WHERE number NOT IN (SELECT number FROM trained)"
             )
-            number = self._db.execute(
+            number = db.execute(
                 "INSERT INTO sessions (version) VALUES (?) RETURNING number", version
             ).fetchone()[0]
         self.note((each.group for each in checkpoint.held_over), "dispatched")
@@ -208,33 +188,33 @@ class Journal:
 
     def seconds(self) -> float:
         """That the run has taken so far, over all its parts."""
-        return float(next(iter(self._read("SELECT seconds FROM clock")), (0.0,))[0])
+        return float(next(iter(self._db.read("SELECT seconds FROM clock")), (0.0,))[0])
 
     def rows(self, table: Literal["trace", "occupancy"]) -> list[tuple[Any, ...]]:
         """All rows that were kept."""
-        return [tuple(json.loads(row)) for (row,) in self._read(f"SELECT row FROM {table}")]
+        return [tuple(json.loads(row)) for (row,) in self._db.read(f"SELECT row FROM {table}")]
 
     def steps(self) -> list[tuple[list[Any] | None, dict[str, Any]]]:
         """Row and metrics of each step."""
-        found = self._read("SELECT row, metrics FROM steps ORDER BY step")
+        found = self._db.read("SELECT row, metrics FROM steps ORDER BY step")
         return [(json.loads(row), json.loads(metrics)) for row, metrics in found]
 
     def lags(self) -> dict[int, int]:
         """Of each sample group that was trained on."""
-        return dict(self._read("SELECT number, lag FROM trained ORDER BY step, number"))
+        return dict(self._db.read("SELECT number, lag FROM trained ORDER BY step, number"))
 
     def failed(self) -> frozenset[int]:
         """Sample groups in which something never came."""
-        return frozenset(n for (n,) in self._read("SELECT number FROM trained WHERE failed"))
+        return frozenset(n for (n,) in self._db.read("SELECT number FROM trained WHERE failed"))
 
     def lengths(self) -> list[tuple[list[int], list[int]]]:
         """Tokens of the responses of each group trained on, and of those generated first."""
-        found = self._read("SELECT tokens, offered FROM trained ORDER BY number")
+        found = self._db.read("SELECT tokens, offered FROM trained ORDER BY number")
         return [(json.loads(made), json.loads(offered)) for made, offered in found]
 
     def spent_u(self) -> dict[str, dict[str, float]]:
         """Device-seconds by unit, and by what they were spent on."""
-        found = self._read("SELECT unit, spent FROM ledger")
+        found = self._db.read("SELECT unit, spent FROM ledger")
         return {unit: json.loads(spent) for unit, spent in found}
 
     def close(self) -> None:
@@ -242,43 +222,15 @@ class Journal:
         self._db.close()
 
     @contextmanager
-    def _commit(self) -> Iterator[None]:
+    def _commit(self) -> Iterator[sqlite3.Connection]:
         """One transaction, with all that was noted."""
-        with self._mistakes():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany(
-                    "UPDATE groups SET state = ?, version = coalesce(?, version) WHERE number = ?",
-                    [(state, version, group) for group, (state, version) in self._noted.items()],
-                )
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-            self._noted.clear()
-
-    def _read(self, query: str) -> list[tuple[Any, ...]]:
-        with self._mistakes():
-            return self._db.execute(query).fetchall()
-
-    @contextmanager
-    def _mistakes(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            if "locked" in str(error):
-                raise AspError(
-                    f"{self._path.parent}: another run is writing there; wait, or give another "
-                    "--output"
-                ) from None
-            if isinstance(error, sqlite3.OperationalError):
-                raise AspError(f"{self._path}: cannot be written: {error}") from None
-            raise AspError(
-                f"{self._path}: is no journal of this tool, or damaged ({error}); give another "
-                "--output"
-            ) from None
+        with self._db.commit() as db:
+            db.executemany(
+                "UPDATE groups SET state = ?, version = coalesce(?, version) WHERE number = ?",
+                [(state, version, group) for group, (state, version) in self._noted.items()],
+            )
+            yield db
+        self._noted.clear()
 
 
 def _rows(rows: Iterable[Sequence[Any]]) -> list[tuple[str]]:
@@ -287,18 +239,3 @@ def _rows(rows: Iterable[Sequence[Any]]) -> list[tuple[str]]:
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: json.dumps(value) for name, value in values.items()}
-
-
-def _held_over(values: list[Any]) -> HeldOver:
-    group, step, first_version, unfinished = values
-    left = tuple(Unfinished(s, r, Response(*response)) for s, r, response in unfinished)
-    return HeldOver(group, step, first_version, left)
-
-
-def _difference(held: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """`max_lag 4 there, 1 now; ...`."""
-    names = sorted(n for n in held.keys() | wanted.keys() if held.get(n) != wanted.get(n))
-    return "; ".join(
-        f"{name} {held.get(name, 'none')[:24]} there, {wanted.get(name, 'none')[:24]} now"
-        for name in names
-    )

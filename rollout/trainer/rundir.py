@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from rollout.trainer.journal import Checkpoint
+from rollout.trainer.resume import Checkpoint
 from rollout.trainer.snapshots import Snapshots
 from stages.tables.errors import AspError
 

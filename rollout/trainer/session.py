@@ -35,7 +35,7 @@ from rollout.trainer.exchange import (
     Refused,
     Unloaded,
 )
-from rollout.trainer.journal import Checkpoint
+from rollout.trainer.resume import Checkpoint
 from rollout.trainer.stock import Stock
 from stages.tables.errors import log
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import ray
 
-from rollout.trainer.journal import Checkpoint
+from rollout.trainer.resume import Checkpoint
 from rollout.trainer.samples import SampleGroup
 from rollout.trainer.snapshots import Snapshots
 from rollout.trainer.waiting import Waiting, first_line

@@ -6,7 +6,8 @@ import pytest
 
 from rollout.control.messages import HeldOver, Response, Train, Unfinished
 from rollout.control.plan import uniform_plan
-from rollout.trainer.journal import Checkpoint, Journal
+from rollout.trainer.journal import Journal
+from rollout.trainer.resume import Checkpoint
 from stages.tables.errors import AspError
 
 PLAN = uniform_plan(range(6), 2, 1, 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout.trainer.journal import Checkpoint
+from rollout.trainer.resume import Checkpoint
 from rollout.trainer.rundir import RunDir
 from stages.tables.errors import AspError
 
