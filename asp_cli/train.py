@@ -78,7 +78,10 @@ def command(
         ),
     ] = None,
     cluster: Annotated[str | None, _file("Of --engine timed: as of `asp simulate`.")] = None,
-    lengths: Annotated[str | None, _file("Of --engine timed: the lengths table.")] = None,
+    lengths: Annotated[
+        str | None,
+        _file("Lengths table: of --engine timed, or, for --refresh-each-epoch, of the schedule."),
+    ] = None,
     profile: Annotated[
         str | None, _file("Of --engine timed: recorded responses, for true lengths.")
     ] = None,
@@ -139,6 +142,14 @@ def command(
             "again, which under-represents long responses."
         ),
     ] = "tokens",
+    refresh_each_epoch: Annotated[
+        bool,
+        typer.Option(
+            "--refresh-each-epoch",
+            help="Refresh --lengths by the run's own responses before each epoch, and cut and deal "
+            "the epoch anew, in the steps that it has.",
+        ),
+    ] = False,
     samples_per_prompt: Annotated[
         int | None, _count("Without SCHEDULE: responses a prompt. Default: 8.")
     ] = None,
@@ -203,9 +214,11 @@ def command(
         "temperature": temperature, "loss": loss, "learning_rate": learning_rate,
         "kl_coefficient": kl,
     }  # fmt: skip
-    of_timed = {
-        "cluster": cluster, "lengths": lengths, "profile": profile, "scale": time_scale
-    }  # fmt: skip
+    of_timed = {"cluster": cluster, "profile": profile, "scale": time_scale}
+    if is_timed or not refresh_each_epoch:
+        of_timed["lengths"] = lengths
+    else:
+        of_model["lengths"] = lengths
     of_cut = {
         "samples_per_prompt": samples_per_prompt, "batch_size": batch_size,
         "group_size": group_size, "epochs": epochs,
@@ -213,6 +226,8 @@ def command(
     needed, others = (of_timed, of_model) if is_timed else (of_model, of_timed)
     _refuse_given(others, f"--engine {engine} takes none")
     _need(needed, ("cluster", "lengths") if is_timed else ("model", "prompts", "reward"), engine)
+    if refresh_each_epoch and lengths is None:
+        raise typer.BadParameter("--refresh-each-epoch needs --lengths; give it")
     if schedule is not None:
         _refuse_given(of_cut, "a schedule says so itself")
     # Read when ray is imported: it would tell of lost processes on standard output.
@@ -249,7 +264,8 @@ def command(
         ),
     )  # fmt: skip
     stage.run(
-        schedule, output, source, ControlConfig(mode, max_lag, refresh, pacing, carry),
+        schedule, output, source,
+        ControlConfig(mode, max_lag, refresh, pacing, carry, refresh_each_epoch),
         CutConfig(**_given(of_cut)), run_config, seed, force, is_shown=not quiet,
     )  # fmt: skip
 

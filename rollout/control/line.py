@@ -41,16 +41,20 @@ class Line:
         self._requeued: list[Work] = []
         self._num_works = 0
         self._waiting: set[int] = set()  # cut, without credit
-        self._held_epoch: int | None = None  # whose heads are being dealt anew
+        self._held_epochs: set[int] = set()  # whose heads are being dealt anew
         self.first_version: dict[int, int] = {}  # by sample group that has tokens or is under way
 
     def undispatched(self) -> list[int]:
         """Sample groups of heads that no actor was given, in order."""
         return [group for head in self._heads.values() for group in head.groups]
 
-    def hold_epoch(self, epoch: int | None) -> None:
-        """Start no head of this epoch; None: of none is it asked."""
-        self._held_epoch = epoch
+    def hold_epoch(self, epoch: int) -> None:
+        """Start no head of this epoch."""
+        self._held_epochs.add(epoch)
+
+    def release_epoch(self, epoch: int) -> None:
+        """Its heads may start."""
+        self._held_epochs.discard(epoch)
 
     def redeal(self, epoch: int, heads: Sequence[Head]) -> None:
         """Other heads for an epoch of which no head was dispatched."""
@@ -166,7 +170,7 @@ class Line:
         for place, head in self._heads.items():
             if not self._steps.may_start(head.step, actor.version):
                 return "lag"
-            if head.epoch == self._held_epoch:
+            if head.epoch in self._held_epochs:
                 return "deal"
             is_awaited = self._steps.is_awaited(head.step)
             if not self._inventory.may_start(head.num_samples, num_skipped, is_awaited):

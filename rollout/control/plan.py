@@ -76,6 +76,11 @@ class Plan:
             samples[step] += size
         return samples
 
+    def sizes(self) -> tuple[list[int], int, int]:
+        """Samples of each step's heads, samples of the largest head, tail rounds."""
+        largest = max((head.num_samples for head in self.heads), default=0)
+        return self.samples_s(), largest, self.num_rounds
+
     def without_budgets(self) -> "Plan":
         """The same heads, each run to its end; steps of tails alone stay, without samples."""
         return replace(self, places={}, budget_r=(None,), tail_steps_r=((),))

@@ -42,7 +42,7 @@ class ControlUnit:
         self.plan = plan
         self.settings = settings
         self.fleet = Fleet(settings)
-        self.inventory = Inventory(settings, *_sizes(plan))
+        self.inventory = Inventory(settings, *plan.sizes())
         self._steps = steps_of(plan, settings.max_lag, in_order)
         self._line = Line(plan, settings, self._steps, self.inventory, self.fleet)
         self._works: dict[int, tuple[Work, int]] = {}  # under way, with their actor
@@ -89,15 +89,15 @@ class ControlUnit:
         self._line.hold_epoch(epoch)
 
     def dealt(self, epoch: int, heads: Sequence[Head] | None) -> list[Command]:
-        """The heads of the epoch that was held, for the steps that it has; None: as they were.
+        """The heads of an epoch that was held, for the steps that it has; None: as they were.
 
         Raises:
             AspError: They are too large for the queue; they stay as they were.
         """
-        self._line.hold_epoch(None)
+        self._line.release_epoch(epoch)
         if heads is not None:
             plan = self.plan.redealt(epoch, heads)
-            self.inventory.settle(*_sizes(plan))
+            self.inventory.settle(*plan.sizes())
             self._steps.redeal(heads)
             self._line.redeal(epoch, heads)
             self.plan = plan
@@ -266,9 +266,3 @@ class ControlUnit:
         lags = tuple(step - self._line.first_version.pop(group) for group in groups)
         self.inventory.consume(num_samples(self.plan, groups))
         return Train(step, groups, lags, frozenset(self._failed.intersection(groups)))
-
-
-def _sizes(plan: Plan) -> tuple[list[int], int, int]:
-    """Samples of each step's heads and of the largest head; rounds of tails."""
-    largest = max((head.num_samples for head in plan.heads), default=0)
-    return plan.samples_s(), largest, plan.num_rounds

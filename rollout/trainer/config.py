@@ -34,6 +34,7 @@ class ControlConfig:
     refresh: Refresh | None = None
     pacing: Pacing | None = None
     carry: Carry = "tokens"
+    refresh_each_epoch: bool = False  # deal each epoch by what earlier steps showed
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class ModelConfig:
     prompts: str  # file
     reward: str  # name, or module:function
     prompt_column: str = DEFAULT_PROMPT_COLUMN
+    lengths: str | None = None  # file, from which the schedule was made; to refresh it
     units: int = 1  # Generation Units
     actors: int = 1  # engines in each
     slots: int = 32  # responses that an engine decodes at once

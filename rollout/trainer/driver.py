@@ -7,14 +7,18 @@ Unit is lost the next, until one comes to the last step.
 from collections.abc import Callable
 from pathlib import Path
 
+from rollout.control.inventory import Inventory
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
+from rollout.simulator.simulate import check_slots
 from rollout.trainer.accounts import Accounts
 from rollout.trainer.config import RunConfig
+from rollout.trainer.epochs import Epochs
 from rollout.trainer.hosts import Hosts
 from rollout.trainer.journal import Journal
 from rollout.trainer.machine import Machine
 from rollout.trainer.processes import Processes
+from rollout.trainer.redeal import Recipe
 from rollout.trainer.resume import Checkpoint
 from rollout.trainer.rundir import RunDir
 from rollout.trainer.scoring import Judges, NoReward, Scoring
@@ -37,6 +41,7 @@ class Driver:
         place: RunDir,
         journal: Journal,
         show: Callable[["Driver"], None],
+        recipe: Recipe | None = None,
     ) -> None:
         """Begin all processes.
 
@@ -48,6 +53,7 @@ class Driver:
             place: Its directory.
             journal: Of the run.
             show: Is called several times a second.
+            recipe: How epochs are dealt anew; None: they are not.
         """
         self.plan = plan
         self.settings = settings
@@ -57,6 +63,9 @@ class Driver:
         self.journal = journal
         self.waiting = Waiting()
         self.accounts = Accounts(journal, plan, machine.units, machine.num_training_devices)
+        self.epochs = Epochs(
+            self.waiting, journal, place, plan, settings.max_lag, recipe, self._check
+        )
         processes = Processes(machine, config)
         self.training = Training(self.waiting, processes.training, self.accounts.exported)
         self.hosts = Hosts(
@@ -106,6 +115,12 @@ class Driver:
         """Where the Training Unit has, or would have, its part of a checkpoint."""
         return self.place.checkpoint(checkpoint.version, checkpoint.session)
 
+    def _check(self, plan: Plan) -> None:
+        """Raise AspError where the queue or an engine is too small for it."""
+        Inventory(self.settings, *plan.sizes())
+        if self.machine.is_static:
+            check_slots(plan, self.machine.units)
+
     def _begin(self, checkpoint: Checkpoint) -> Session:
         """Everything as it was at the checkpoint, and nothing that came after."""
         self.waiting.forget()
@@ -115,7 +130,8 @@ class Driver:
         self.place.begin(number)
         self.place.keep(self.journal.checkpoints())
         self.training.begin_session(self.place.snapshots(number))
-        session = self.session = Session(self, number, checkpoint)
+        plan = self.epochs.restore(checkpoint.version, number)
+        session = self.session = Session(self, number, checkpoint, plan)
         self.hosts.hears, self.scoring.on_scored = session, session.scored
         self.waiting.after(TICK_S, self._tick)
         session.begin(checkpoint)

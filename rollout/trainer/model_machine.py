@@ -11,17 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rollout.control.plan import Plan
 from rollout.simulator.cluster import GenerationUnit
 from rollout.trainer.config import ModelConfig
 from rollout.trainer.engines.engine import Engine
 from rollout.trainer.machine import Machine, Scores
 from rollout.trainer.rewards.load import load_reward
 from rollout.trainer.units import Trainer
+from stages.lengths import table as lengths_table
 from stages.tables.errors import AspError
-from stages.tables.io import read_bytes
+from stages.tables.io import Table, read_bytes, read_table
 from stages.tables.prompt_survey import PromptFile, read_prompts
 from stages.tables.prompts import parse_records
 from stages.tables.provenance import Input
+from stages.tables.schemas import Lengths
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,18 @@ class ModelInputs:
 
     prompts: PromptFile
     rows: list[dict[str, Any]]  # of the prompt file
+    lengths: Table | None  # from which the schedule was made
 
     @property
     def footer(self) -> tuple[Input, ...]:
         """Of what a run makes."""
-        return (Input("prompts", self.prompts.sha256),)
+        of_lengths = self.lengths and Input("lengths", self.lengths.sha256, self.lengths.provenance)
+        return (Input("prompts", self.prompts.sha256), *([of_lengths] if of_lengths else []))
+
+    def texts(self, plan: Plan) -> dict[int, str]:
+        """Canonical text of each prompt of a plan."""
+        texts = self.prompts.frame["prompt"].to_list()
+        return {prompt: texts[prompt] for prompt in dict.fromkeys(plan.prompt_g)}
 
 
 def read_model(config: ModelConfig) -> ModelInputs:
@@ -47,7 +57,10 @@ def read_model(config: ModelConfig) -> ModelInputs:
     if not (Path(config.model) / "config.json").is_file():
         raise AspError(f"--model {config.model}: holds no config.json; give a model's directory")
     prompts = read_prompts(config.prompts, config.prompt_column)
-    return ModelInputs(prompts, parse_records(*read_bytes(config.prompts)).to_dicts())
+    lengths = config.lengths and read_table(config.lengths, Lengths, lengths_table.complete)
+    return ModelInputs(
+        prompts, parse_records(*read_bytes(config.prompts)).to_dicts(), lengths or None
+    )
 
 
 def model_machine(found: ModelInputs, config: ModelConfig, seed: int) -> Machine:

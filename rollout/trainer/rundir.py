@@ -5,6 +5,7 @@
     snapshots/SESSION/VERSION       weights for the engines
     model                           the weights, once all steps are trained
     metrics.parquet, trace.parquet  then, too
+    refreshed/epoch_N               lengths as of the start of an epoch, and how it was dealt
 
 A session is the time from one start or rollback to the next. Each has names of its own, so what a
 process of an earlier one may still write is never taken for something of a later one.
@@ -19,6 +20,7 @@ from pathlib import Path
 from rollout.trainer.resume import Checkpoint
 from rollout.trainer.snapshots import Snapshots
 from stages.tables.errors import AspError
+from stages.tables.io import write_bytes
 
 JOURNAL = "journal.sqlite"
 LOCK = ".lock"
@@ -70,13 +72,39 @@ class RunDir:
             if entry not in kept:
                 shutil.rmtree(entry, ignore_errors=True)
 
+    def refreshed(self, epoch: int) -> Path:
+        """Lengths as of the start of an epoch."""
+        return self.path / "refreshed" / f"epoch_{epoch}"
+
+    def keep_lengths(self, epoch: int, lengths: str) -> None:
+        """Where all nodes find it: the table that the first epoch was dealt by."""
+        kept = self.refreshed(epoch) / "lengths.parquet"
+        if not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(Path(lengths).read_bytes(), str(kept), force=False)
+
+    def refreshing(self, epoch: int, session: int) -> Path:
+        """Where a process of a session writes them."""
+        return self.path / "refreshed" / f".epoch_{epoch}-{session}.tmp"
+
+    def keep_refreshed(self, epoch: int, session: int) -> None:
+        """They are whole."""
+        self.forget_refreshed(epoch)
+        os.replace(self.refreshing(epoch, session), self.refreshed(epoch))
+
+    def forget_refreshed(self, epoch: int) -> None:
+        """They rest on steps that are void."""
+        shutil.rmtree(self.refreshed(epoch), ignore_errors=True)
+
     def finish(self, snapshot: Path) -> None:
         """The snapshot is the trained model; what a resumed run would need goes."""
         if self.model.exists():
             shutil.rmtree(self.model)
         os.replace(snapshot, self.model)
-        for folder in ("checkpoints", "snapshots"):
-            shutil.rmtree(self.path / folder, ignore_errors=True)
+        for folder in (self.path / "checkpoints", self.path / "snapshots"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for left in self.path.glob("refreshed/.*.tmp"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def close(self) -> None:
         """Let other runs in."""

@@ -23,6 +23,7 @@ from rollout.control.messages import (
     Unload,
     Work,
 )
+from rollout.control.plan import Head, Plan
 from rollout.control.unit import ControlUnit
 from rollout.trainer.exchange import (
     Ended,
@@ -46,11 +47,11 @@ if TYPE_CHECKING:
 class Session:
     """From a checkpoint on."""
 
-    def __init__(self, driver: "Driver", number: int, checkpoint: Checkpoint) -> None:
+    def __init__(self, driver: "Driver", number: int, checkpoint: Checkpoint, plan: Plan) -> None:
         """Everything as it was at the checkpoint, and nothing that came after."""
         held = {each.group for each in checkpoint.held_over}
-        self.plan = driver.plan
-        rest = driver.plan.rest(checkpoint.version, held.union(driver.journal.lags()))
+        self.plan = plan
+        rest = plan.rest(checkpoint.version, held.union(driver.journal.lags()))
         self.control = ControlUnit(rest, driver.settings)
         self.stock = driver.accounts.stock = Stock(
             driver.plan, driver.machine.prompt_ids, driver.machine.cap,
@@ -73,7 +74,8 @@ class Session:
     @property
     def is_done(self) -> bool:
         """Whether every step was trained and the weights are written."""
-        return self.control.is_done and not self._training.is_busy
+        is_busy = self._training.is_busy or self._driver.epochs.is_dealing
+        return self.control.is_done and not is_busy
 
     def begin(self, checkpoint: Checkpoint) -> None:
         """Have the weights published, and the units begin on them."""
@@ -250,7 +252,13 @@ class Session:
             held = tuple(self.control.held_over(version))
             checkpoint = Checkpoint(version, self._number, held, self.stock.held(held))
             self._training.save(self._driver.saved_at(checkpoint), lambda: self._saved(checkpoint))
+        held_epoch = self._driver.epochs.trained(version, self._dealt)
+        if held_epoch is not None:
+            self.control.hold_epoch(held_epoch)
         self.do(self.control.trained(train.step))
+
+    def _dealt(self, epoch: int, heads: Sequence[Head] | None) -> None:
+        self.do(self.control.dealt(epoch, heads))
 
     def _saved(self, checkpoint: Checkpoint) -> None:
         self._journal.saved(checkpoint)

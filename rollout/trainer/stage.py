@@ -40,11 +40,12 @@ from rollout.trainer.live import view
 from rollout.trainer.machine import Machine
 from rollout.trainer.model_machine import model_machine, read_model
 from rollout.trainer.outcome import of_lengths
+from rollout.trainer.redeal import Recipe, recipe_of
 from rollout.trainer.rundir import RunDir, check_place
 from rollout.trainer.timed_machine import read_timed, timed_machine
 from stages.tables.derived import complete_groups
 from stages.tables.errors import AspError, Stopped, first_few, log
-from stages.tables.io import Table, read_table, write_table
+from stages.tables.io import STDIO, Table, read_table, write_table
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Groups, Metrics, Trace
 from stages.workers.ray_cluster import on_ray
@@ -60,6 +61,7 @@ class Job:
     machine: Machine
     mode: Mode
     footer: tuple[Input, ...]
+    recipe: Recipe | None = None  # how epochs are dealt anew
 
 
 def run(
@@ -84,6 +86,8 @@ def run(
     settings: dict[str, Any] = {"mode": job.mode, **asdict(job.settings), **_known(job.source)}
     if schedule is None:
         settings |= asdict(cut)
+    if job.recipe is not None:
+        settings["refresh_each_epoch"] = True
     hashes = {item.role: item.sha256 for item in job.footer}
     try:
         with (
@@ -94,7 +98,9 @@ def run(
             ) as journal,
             view(is_shown, place.path) as show,
         ):
-            driver = Driver(job.plan, job.settings, job.machine, config, place, journal, show)
+            driver = Driver(
+                job.plan, job.settings, job.machine, config, place, journal, show, job.recipe
+            )  # fmt: skip
             try:
                 driver.run()
             finally:
@@ -122,6 +128,7 @@ def read_job(
     """
     groups = None if schedule is None else read_table(schedule, Groups, complete_groups)
     footer = [] if groups is None else [Input("schedule", groups.sha256, groups.provenance)]
+    lengths: Table | None
     if isinstance(source, TimedConfig):
         timed = read_timed(source)
         ids, name = timed.lengths.frame["prompt_id"].to_list(), timed.lengths.name
@@ -131,6 +138,7 @@ def read_job(
         _warn(plan, mode, settings, timed.cluster.num_actors)
         machine, plan, settings = timed_machine(timed, plan, mode, settings, source.scale, seed)
         footer += timed.footer
+        lengths, texts, answering = timed.lengths, dict.fromkeys(plan.prompt_g, ""), "timed"
     else:
         cap = source.max_response_tokens or recorded_cap(groups) or DEFAULT_CAP
         source = replace(source, max_response_tokens=cap)
@@ -144,9 +152,20 @@ def read_job(
         _warn(plan, mode, settings, cluster.num_actors)
         plan, _, settings = in_mode(mode, plan, cluster, settings)
         footer += found.footer
+        lengths, texts, answering = found.lengths, found.texts(plan), Path(source.model).name
     if machine.is_static:
         check_slots(plan, machine.units)
-    return Job(source, plan, settings, machine, mode, tuple(footer))
+    recipe = None
+    if control.refresh_each_epoch:
+        if groups is None or mode == "async":
+            raise AspError(
+                "--refresh-each-epoch deals the epochs of a schedule anew; without a schedule, and "
+                "in mode async, there is none to deal: leave it out"
+            )
+        if lengths is None or source.lengths in (None, STDIO):
+            raise AspError("--refresh-each-epoch needs --lengths, a file; give its name")
+        recipe = recipe_of(groups, lengths, str(source.lengths), texts, answering, seed)
+    return Job(source, plan, settings, machine, mode, tuple(footer), recipe)
 
 
 def _plan(
