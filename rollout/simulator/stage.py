@@ -69,7 +69,7 @@ def run(
             "mode": cluster_file.mode, "cluster": asdict(on), "settings": asdict(settings),
             "disturbances": [asdict(each) for each in cluster_file.disturbances],
         },
-        results=asdict(measures),
+        results=asdict(measures) | {"ledger_u": done.ledgers()},
     )  # fmt: skip
     write_table(done.trace, Trace, output, provenance, force)
     if chrome is not None:

@@ -233,8 +233,9 @@ def _write(driver: Driver, job: Job, settings: dict[str, Any], seed: int) -> Non
     measures = measure(done, num_iterations)
     measured = pl.DataFrame([m for row, m in driver.journal.steps() if row is not None])
     metrics = done.steps.hstack(measured.select(pl.exclude(done.steps.columns)))
+    results = asdict(measures) | {"ledger_u": done.ledgers()}
     for frame, schema, name in ((metrics, Metrics, "metrics"), (done.trace, Trace, "trace")):
-        provenance = Provenance("train", f"{name}/1", settings, seed, asdict(measures), job.footer)
+        provenance = Provenance("train", f"{name}/1", settings, seed, results, job.footer)
         write_table(frame, schema, str(driver.place.path / f"{name}.parquet"), provenance, True)
     for line in words.of_run(measures, len(done.steps), done.seconds):
         log.info(line)

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from rollout.control.plan import plan_of
+from rollout.run_report import run as report
 from rollout.simulator.truth import draw_truth
 from rollout.trainer.config import CutConfig
 from rollout.trainer.engines.timed import read_weights
@@ -49,6 +50,9 @@ def test_a_schedule_is_trained_once_in_order_within_the_lag_bound(
     assert states == {"trained": 60}
     made = read_journal(place, "SELECT tokens FROM trained ORDER BY number")
     assert [tuple(json.loads(tokens)) for (tokens,) in made] == simulated(files)
+    told = report(str(place))
+    assert all(f"\n{unit} " in told for unit in ("GU0", "GU1", "TU", "all"))
+    assert told.splitlines()[0] in caplog.text and f"{metrics['step'].max()}  " in told
     with pytest.raises(AspError, match="holds a finished run; give --force"):
         train(engine)
 
