@@ -194,9 +194,10 @@ class Journal:
         """All rows that were kept."""
         return [tuple(json.loads(row)) for (row,) in self._db.read(f"SELECT row FROM {table}")]
 
-    def steps(self) -> list[tuple[list[Any] | None, dict[str, Any]]]:
-        """Row and metrics of each step."""
-        found = self._db.read("SELECT row, metrics FROM steps ORDER BY step")
+    def steps(self, first: int = 0) -> list[tuple[list[Any] | None, dict[str, Any]]]:
+        """Row and metrics of each step, from this one on."""
+        query = "SELECT row, metrics FROM steps WHERE step >= ? ORDER BY step"
+        found = self._db.read(query, (first,))
         return [(json.loads(row), json.loads(metrics)) for row, metrics in found]
 
     def lags(self) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """What does one see of a run while it goes on?
 
-A few lines, redrawn several times a second where standard error is a terminal; the metrics of each
-step for TensorBoard where that is installed. Neither changes anything of the run.
+A few lines, redrawn several times a second where standard error is a terminal, and TensorBoard's
+files (`board.py`) where that is installed. Neither changes anything of the run.
 """
 
 import importlib.util
@@ -9,37 +9,53 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rollout.trainer.board import board
 from rollout.trainer.session import Session
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rollout.trainer.driver import Driver
 
 BARS = " ▁▂▃▄▅▆▇█"
+Show = Callable[["Driver"], None]
 
 
 @contextmanager
-def view(is_shown: bool, place: Path) -> Iterator[Callable[["Driver"], None]]:
+def view(is_shown: bool, place: Path) -> Iterator[Show]:
     """What to call with the driver several times a second."""
-    board = _Board(place) if importlib.util.find_spec("tensorboard") else None
-    if not (is_shown and sys.stderr is not None and sys.stderr.isatty()):
-        yield board.show if board else lambda driver: None
-        return
-    from rich.console import Console
+    with ExitStack() as stack:
+        shows: list[Show] = []
+        if is_shown and sys.stderr is not None and sys.stderr.isatty():
+            from rich.console import Console
+
+            shows.append(stack.enter_context(screen(Console(stderr=True))))
+        if importlib.util.find_spec("tensorboard"):
+            shows.append(stack.enter_context(board(place / "tensorboard")))
+
+        def show(driver: "Driver") -> None:
+            for each in shows:
+                each(driver)
+
+        yield show
+
+
+@contextmanager
+def screen(console: "Console") -> Iterator[Show]:
+    """Lines at the foot of a terminal, which go when the run is over."""
     from rich.live import Live
     from rich.text import Text
 
-    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
-        watch = Watch()
+    watch = Watch()
+    with Live(console=console, auto_refresh=False, transient=True) as live:
 
         def show(driver: "Driver") -> None:
             if driver.session is not None:
                 live.update(Text("\n".join(watch.lines(driver, driver.session))), refresh=True)
-            if board:
-                board.show(driver)
 
         yield show
 
@@ -95,23 +111,3 @@ def histogram(lags: list[int]) -> str:
     most = max(counts.values())
     bars = [BARS[-(-(len(BARS) - 1) * counts[lag] // most)] for lag in range(least, largest + 1)]
     return f"{least} {''.join(bars)} {largest}"
-
-
-class _Board:
-    """TensorBoard's event files, RUN_DIR/tensorboard."""
-
-    def __init__(self, place: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(place / "tensorboard"))
-        self._last_step = -1
-
-    def show(self, driver: "Driver") -> None:
-        """The step made last."""
-        session = driver.session
-        if session is None or session.num_trained - 1 <= self._last_step:
-            return
-        self._last_step = session.num_trained - 1
-        for name, value in session.metrics.items():
-            self._writer.add_scalar(name, value, self._last_step)
-        self._writer.flush()

@@ -58,6 +58,7 @@ class Session:
             driver.settings.carry == "restart",
         )  # fmt: skip
         self.stock.hold(checkpoint.drafts or {})
+        self.first_step = checkpoint.version
         self.version = checkpoint.version  # of the latest snapshot
         self.metrics: dict[str, Any] = {}  # of the last step
         self.num_trained = checkpoint.version  # steps
