@@ -110,6 +110,14 @@ def command(
         Literal["grpo", "dr_grpo", "dapo"] | None,
         typer.Option(show_default=False, help="Default: grpo."),
     ] = None,
+    lag_correction: Annotated[
+        Literal["truncated", "decoupled", "none"] | None,
+        typer.Option(
+            show_default=False,
+            help="Importance weight of a token drawn by older weights: cut at 2 (truncated, "
+            "default); 0 above 2 (decoupled); none.",
+        ),
+    ] = None,
     learning_rate: Annotated[float | None, _number("Of AdamW. Default: 1e-6.")] = None,
     kl: Annotated[
         float | None,
@@ -211,8 +219,8 @@ def command(
     of_model = {
         "model": model, "prompts": prompts, "reward": reward, "units": units, "actors": actors,
         "slots": slots, "batching": batching, "max_response_tokens": max_response_tokens,
-        "temperature": temperature, "loss": loss, "learning_rate": learning_rate,
-        "kl_coefficient": kl,
+        "temperature": temperature, "loss": loss, "lag_correction": lag_correction,
+        "learning_rate": learning_rate, "kl_coefficient": kl,
     }  # fmt: skip
     of_timed = {"cluster": cluster, "profile": profile, "scale": time_scale}
     if is_timed or not refresh_each_epoch:

@@ -76,5 +76,6 @@ class ModelConfig:
     max_response_tokens: int | None = None  # the cap; None: the schedule's, else DEFAULT_CAP
     temperature: float = 1.0
     loss: Literal["grpo", "dr_grpo", "dapo"] = "grpo"
+    lag_correction: Literal["truncated", "decoupled", "none"] = "truncated"
     learning_rate: float = 1e-6
     kl_coefficient: float = 0.0

@@ -108,6 +108,7 @@ def _open_trainer(config: ModelConfig, seed: int) -> Trainer:
         loss=config.loss,
         max_response_tokens=config.max_response_tokens,
         kl_coefficient=config.kl_coefficient,
+        lag_correction=config.lag_correction,
         learning_rate=config.learning_rate,
     )
     return TrainingUnit(Path(config.model), settings)
