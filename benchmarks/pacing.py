@@ -10,12 +10,11 @@ the old one and the new, in the 15 iterations after.
     python benchmarks/pacing.py [PLOT.svg]    # a plot needs matplotlib: pip install -e '.[bench]'
 """
 
-import re
 import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
+from drawing import pyplot, save
 from known_lengths import Setting
 from machine import heading
 from numpy.typing import NDArray
@@ -137,15 +136,7 @@ def main() -> None:
 
 def plot(path: str) -> None:
     """Queue and position over time, for lengths that double and for a unit lost and back."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams |= {
-        "svg.hashsalt": "asp", "svg.fonttype": "none", "font.size": 8,
-        "font.sans-serif": ["DejaVu Sans"],
-    }  # fmt: skip
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     iteration = SETTING.bound(0)
     times = np.arange(12, 50, 1.0) * iteration
     titles = {EVENTS[0]: EVENTS[0], EVENTS[2]: "a unit of four is lost, and comes back"}
@@ -166,11 +157,7 @@ def plot(path: str) -> None:
     axes[0][0].set_ylabel("Training Queue [steps]")
     axes[1][0].set_ylabel("in flight + queued [steps]")
     axes[0][0].legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
-    drawn = Path(path).read_text()
-    drawn = re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", drawn)
-    Path(path).write_text(re.sub(r"\s+", " ", re.sub(r">\s+<", "><", drawn)) + "\n")
+    save(figure, path)
 
 
 if __name__ == "__main__":
