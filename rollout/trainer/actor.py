@@ -69,7 +69,9 @@ class GeneratingActor:
         self._backlog: deque[Draft] = deque()
         self._active: dict[tuple[int, int], Draft] = {}
         self._has_asked = True
-        self._step_s = PULSE_S  # of a decode step, as last measured
+        # Of all time: after a late call an engine may catch up, and its next ones take next to
+        # nothing. From one of these alone, an order would wait for a thousand steps.
+        self._decode_s, self._num_steps = PULSE_S, 1
         self._num_tokens = 0
         self._spent = Ledger()
         self._since_s = time.monotonic()  # up to here everything is in `_spent`
@@ -179,12 +181,13 @@ class GeneratingActor:
             return
         held = self.slots - len(self._active) if not self._is_static else self._num_empty()
         before = {key: len(draft.token_ids) for key, draft in self._active.items()}
-        num_steps = max(1, min(MOST_STEPS, int(PULSE_S / self._step_s)))
+        num_steps = max(1, min(MOST_STEPS, int(PULSE_S * self._num_steps / self._decode_s)))
         through = self._engine.decode(num_steps)
         seconds = self._lap()
         grown = [len(draft.token_ids) - before[key] for key, draft in self._active.items()]
         self._num_tokens += sum(grown)
-        self._step_s = seconds / max(1, *grown)
+        self._decode_s += seconds
+        self._num_steps += max(1, *grown)
         slot_steps = self.slots * max(1, *grown)
         self._spent.useful += seconds * sum(grown) / slot_steps
         self._spent.skew += seconds * held / self.slots

@@ -1,6 +1,7 @@
 """A generating actor on its thread, with an engine that takes no time."""
 
 import queue
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,29 @@ def test_continuous_asks_while_a_slot_is_empty_and_refills_it(bench: Callable[..
     assert on.next() == Free(5)
     second = on.next()
     assert isinstance(second, Ended) and second.work == 0
+
+
+class Late(TimedEngine):
+    """Its third call takes long, and those after it take less: time is slept to when it was due."""
+
+    def __init__(self, lengths: list[list[int]]) -> None:
+        super().__init__(lengths, Pace(Price(0.002, 0.0, 0.0, 0.0, SLOTS, 1), 0.0, 1.0, True))
+        self.asked: list[int] = []
+
+    def decode(self, num_steps: int) -> list[Draft]:
+        self.asked.append(num_steps)
+        if len(self.asked) == 3:
+            time.sleep(0.2)
+        return super().decode(num_steps)
+
+
+def test_an_engine_that_catches_up_is_not_taken_for_a_fast_one() -> None:
+    told: queue.Queue[News] = queue.Queue()
+    engine = Late([[400]])
+    actor = GeneratingActor(engine, True, told.put)
+    actor.order(Generate(-1, 0, [Draft(0, 0, (), 999)], 60))
+    assert isinstance(told.get(timeout=30), Ended)
+    assert max(engine.asked) < 200
 
 
 def test_put_down_gives_back_the_tokens(bench: Callable[..., Bench]) -> None:
