@@ -28,7 +28,7 @@ GROUPING = $(if $(PROMPTS_PER_GROUP),--prompts-per-group $(PROMPTS_PER_GROUP),--
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo schedule tiny-model test test-slow test-train lint format docs bench clean FORCE
+.PHONY: help demo schedule tiny-model test test-slow test-train lint format docs bench bench-train clean FORCE
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -132,6 +132,11 @@ BENCH ?= partition_quality partition_scale prediction_quality token_budgets refr
 
 bench: $(VENV)/.installed ## Run the benchmarks on sample_data/, or those in BENCH="name ..."; each prints its figures.
 	for name in $(BENCH); do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+bench-train: $(VENV)/.installed-train $(VENV)/.installed-bench ## Run the benchmarks of the trainer: an hour or two; goes on where it was stopped.
+	@test -d build/tiny-maze || $(MAKE) --no-print-directory tiny-model
+	for name in twin train_speed; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$name.py || exit 1; done
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/convergence.py maze 0,1,2,3,4 build/convergence-maze.svg
 
 clean: ## Remove what was built, not the virtual environment.
 	rm -rf build
