@@ -190,7 +190,8 @@ def print_table(results: dict[str, list[Result]], before: float) -> None:
             str(max(result.max_lag for result in runs)),
         ]  # fmt: skip
         if name == "hybrid":
-            row += ["", f"gains {held.mean() - before:.3f}"]
+            gain = held.mean() - before
+            row += ["", f"gains {gain:.3f}" + ("" if gain > MARGIN else ": NOTHING IS SHOWN")]
         else:
             difference = held - hybrid
             low = f", {lower_end(difference):+.3f}" if len(held) > 1 else ""

@@ -56,7 +56,7 @@ FOLDER = ROOT / "build/twin"
 NUM_PROMPTS, SAMPLES, NUM_EPOCHS = 512, 3, 2
 STEP_PROMPTS = 64
 BATCH = STEP_PROMPTS * SAMPLES  # samples of a training step
-SCALE = 0.2
+SCALE = 0.25
 LIMITS = (0.10, 0.2, 0.25)  # of iteration time, relative; lag [steps]; occupancy [batches]
 CLUSTER = Cluster(
     (GenerationUnit(2, 1, 96),), TrainingUnit(2, 1e-3, 1.0, 0.5, 1.0),
@@ -86,7 +86,6 @@ JOBS = {
     "other minibatches, 3 units": Job("even", 3, 4),
     "same schedule, 3 units": Job("varied", 3, 2),
     "token budgets, lag bound 4": Job("budgets", 2, 4),
-    "token budgets, 3 units": Job("budgets", 3, 4),
     "shuffled": Job("shuffled", 2, 2),
     "shuffled, async": Job("shuffled", 2, 2, "async"),
 }
