@@ -123,7 +123,7 @@ format: $(VENV)/.installed-lint ## Mend style and format.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.installed ## Generate docs/cli.md and docs/tables.md.
+docs: $(VENV)/.installed ## Generate docs/cli.md, docs/tables.md and docs/rollouts.md.
 	$(BIN)/python docs/generate.py
 
 # Those that need neither arguments nor other data, the slow ones last; benchmarks/README.md has all.

@@ -17,6 +17,7 @@ from asp_cli.options import (
     refuse_stdio_directory,
     within_64_bits,
 )
+from stages.profile.logs import Format
 
 
 def _column(field: str, default: str) -> Any:
@@ -37,8 +38,8 @@ def command(
     rollouts: Annotated[
         str | None,
         typer.Option(
-            help="Recorded responses: Parquet, JSONL, or a directory of them, such as the "
-            "rollout_data_dir of verl or the completions of TRL; `-` is standard input.",
+            help="Recorded responses: a file, or a directory with a trainer's log, such as the "
+            "rollout_data_dir of verl (see --from); `-` is standard input.",
             metavar="PATH",
             show_default=False,
         ),
@@ -112,11 +113,12 @@ def command(
         ),
     ] = None,
     rollouts_format: Annotated[
-        Literal["auto", "plain", "verl", "trl"] | None,
+        Format | None,
         typer.Option(
             "--from",
             show_default=False,
-            help="Whose column names --rollouts has. Default: auto, told by the columns.",
+            help="Whose log --rollouts is (docs/rollouts.md). Default: auto, told by the columns; "
+            "the pickles of slime and skyrl have to be named.",
         ),
     ] = None,
     rollouts_model: Annotated[
@@ -134,7 +136,7 @@ def command(
             metavar="DIR_OR_NAME",
             show_default=False,
             help="Counts tokens where --rollouts holds text only, and renders prompts to find "
-            "them in verl's logs.",
+            "them where it holds them in the chat template.",
         ),
     ] = None,
     rollouts_id_column: Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from asp_cli.options import Force, Quiet, refuse_shared_stdio
-from stages.profile.columns import Format
+from stages.profile.logs import Format
 
 
 def command(

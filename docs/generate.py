@@ -1,7 +1,7 @@
 """Generate what documentation takes from the code.
 
-docs/cli.md from the commands' help, docs/tables.md from the schemas, and in README.md the table of
-trainers.
+docs/cli.md is from the commands' help, docs/tables.md from the schemas, docs/rollouts.md from the
+readers of logs, and in README.md the table of trainers.
 
 A test fails where one of them is not what this script would write.
 
@@ -17,6 +17,7 @@ import dataframely as dy
 
 from stages.emit.table import as_markdown
 from stages.emit.trainers import TRAINERS
+from stages.profile.logs.known import LAYOUTS
 from stages.tables.schemas import TABLES, is_marked
 
 FOLDER = Path(__file__).parent
@@ -107,7 +108,40 @@ def readme() -> str:
     return f"{before}{TRAINERS_BEGIN}\n{table}{TRAINERS_END}{after}"
 
 
+def rollouts() -> str:
+    """Every log of rollouts that `asp profile --rollouts` reads, and what it holds."""
+    parts = [
+        "# Logs of rollouts\n",
+        NOTE,
+        "What a trainer wrote while it trained is a profile already:\n",
+        "```bash",
+        "asp profile prompts.parquet --rollouts PATH --from NAME -o profile.parquet",
+        "asp refresh lengths.parquet --observed profile.parquet -o refreshed.parquet",
+        "```\n",
+        "PATH is a file, or a directory in which the files of the log are found by their names. "
+        "Responses join the prompts by their text; where the log has them in the chat template, "
+        "by the text that the template makes of a prompt: what stands around the prompts in the "
+        "log shows the template, or `--tokenizer` applies it. With `--rollouts-id-column NAME` "
+        "they join by a column of that name in both files. Responses that join no prompt are "
+        "counted, and one is shown. The column `tokens_from` of the profile says whether "
+        "`response_tokens` is the log's count or that of its text, tokenised again.\n",
+        "| `--from` | length | prompt | found without `--from` | tested on a sample |",
+        "|---|---|---|---|---|",
+    ]
+    for name, layout in LAYOUTS.items():
+        length = "exact" if layout.has_lengths else "of the text: `--tokenizer`"
+        prompt = "token ids: `--tokenizer`" if layout.needs_tokenizer else "as written"
+        if layout.is_templated and not layout.needs_tokenizer:
+            prompt = "in the chat template"
+        found = "yes" if layout.signs or name == "plain" else "no: a pickle"
+        parts.append(f"| `{name}` | {length} | {prompt} | {found} | {layout.sample} |")
+    for name, layout in LAYOUTS.items():
+        parts += [f"\n## {name}\n", layout.about.strip()]
+    return "\n".join(parts) + "\n"
+
+
 if __name__ == "__main__":
     README.write_text(readme())
     (FOLDER / "cli.md").write_text(cli())
     (FOLDER / "tables.md").write_text(tables())
+    (FOLDER / "rollouts.md").write_text(rollouts())

@@ -15,9 +15,10 @@ from rollout.verify import words
 from rollout.verify.difference import Difference, compare
 from rollout.verify.order import Followed, Verdict, follow
 from rollout.verify.planned import Planned, read_planned
-from stages.profile.columns import Format
+from stages.profile.keys import decoded, id_keys, text_keys
+from stages.profile.logs import Format
 from stages.profile.recorded import Recording, Selection, read_recording
-from stages.profile.rollouts import count_tokens, id_keys, text_keys
+from stages.profile.rollouts import count_tokens
 from stages.tables.errors import AspError, log
 from stages.tables.io import check_output, read_bytes, write_table
 from stages.tables.prompts import parse_records
@@ -59,8 +60,12 @@ def run(
 
 
 def _logged(recording: Recording, planned: Planned, config: VerifyConfig) -> pl.DataFrame:
-    """A row a response in the order of the log: step, prompt_hash, response_tokens?."""
-    if recording.frame["step"].null_count():
+    """A row a response in the order of the log: step, prompt_hash, response_tokens?.
+
+    A log that numbers no steps, but policy versions, has a step for each of them.
+    """
+    step = pl.coalesce("step", pl.col("policy_version") + 1)
+    if recording.frame.select(step.has_nulls()).item():
         raise AspError(
             f"{recording.name}: does not say of each response at which training step it was "
             "logged, so no order can be read from it; give the trainer's own log of rollouts, "
@@ -72,6 +77,7 @@ def _logged(recording: Recording, planned: Planned, config: VerifyConfig) -> pl.
 
         tokenizer = PromptTokenizer(config.tokenizer)
     if config.id_column is None:
+        recording = decoded(recording, tokenizer)
         keys, column = text_keys(recording, planned.prompts, tokenizer), "text"
     else:
         table = parse_records(*read_bytes(planned.prompts.name))
@@ -92,8 +98,8 @@ def _logged(recording: Recording, planned: Planned, config: VerifyConfig) -> pl.
             recording.name, num_unknown, len(recording.frame),
         )  # fmt: skip
     if tokenizer is not None:
-        joined = count_tokens(joined, tokenizer)
-    return joined.select("step", "prompt_hash", "response_tokens")
+        joined = count_tokens(joined.with_columns(tokens_from=pl.lit("count")), tokenizer)
+    return joined.select(step.alias("step"), "prompt_hash", "response_tokens")
 
 
 def _write(
@@ -115,7 +121,7 @@ def _write(
         stage="verify",
         schema="verified/1",
         config={
-            "format": recording.layout,
+            "format": recording.layout.name,
             "id_column": config.id_column,
             "tokenizer": Path(config.tokenizer).name if config.tokenizer else None,
         },

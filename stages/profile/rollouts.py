@@ -1,44 +1,22 @@
 """Whose answers are these? Recorded responses joined to the prompts, one row a response.
 
-A response belongs to the prompt of the same canonical text, whatever ids either file uses; by an
-id only where the user names a column that both files have. verl logs the prompt as the model got
-it, chat template applied and special tokens dropped, so that form of each prompt is compared as
-well. Equal texts of the prompt file share their responses, under the first one's prompt_id.
+A response belongs to the prompt under whose key it was recorded (`keys.py`). Equal texts of the
+prompt file share their responses, under the first one's prompt_id.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import polars as pl
 
-from stages.profile.recorded import RECORDED, Recording
+from stages.profile.keys import Tokenizer
+from stages.profile.normal import RECORDED
+from stages.profile.recorded import Recording
 from stages.profile.sampling import different
-from stages.profile.values import names
-from stages.tables.errors import AspError, first_few
+from stages.tables.errors import AspError, shorten
 from stages.tables.prompt_survey import PromptFile
 
-_PLACE = ("file", "row", "text", "step")  # where a row stood, not what it says
-
-
-class Tokenizer(Protocol):
-    """What is asked of a tokenizer; `tokenizer.PromptTokenizer` is one."""
-
-    @property
-    def name(self) -> str:
-        """Its name, without where it lies."""
-
-    def digest(self) -> str:
-        """A hash of what it does."""
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text."""
-
-    def encode_prompt(self, prompt: Any) -> list[int]:
-        """Token ids that a model is given for a prompt."""
-
-    def logged_prompt(self, prompt: Any) -> str:
-        """A prompt as verl's logs hold it."""
+_PLACE = ("file", "row", "text", "prompt_ids", "step")  # where a row stood, not what it says
 
 
 @dataclass(frozen=True)
@@ -47,6 +25,7 @@ class Joined:
 
     frame: pl.DataFrame  # RECORDED with prompt_id, prompt_hash, prompt; each response once
     num_unmatched: int  # rows of no prompt
+    unmatched: str | None  # the key of one of them
     num_repeated: int  # rows that said the same as an earlier one
     num_renumbered: int  # responses that have not kept the sample_index they came with
 
@@ -71,8 +50,10 @@ def join(recording: Recording, prompts: PromptFile, keys: pl.DataFrame, column: 
     )
     if matched.is_empty():
         raise _nothing_joined(recording, prompts, keys.get_column("key"), column)
+    left = recording.frame.join(owners, left_on=column, right_on="key", how="anti")
+    example = next(iter(left.get_column(column).drop_nulls()), None)
     frame, num_repeated, num_renumbered = number_samples(matched)
-    return Joined(frame, len(recording.frame) - len(matched), num_repeated, num_renumbered)
+    return Joined(frame, len(left), example, num_repeated, num_renumbered)
 
 
 def number_samples(matched: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
@@ -111,57 +92,8 @@ def thin(responses: pl.DataFrame, prompts: pl.DataFrame, per_prompt: int | None)
     return kept.group_by("prompt_hash", maintain_order=True).head(per_prompt)
 
 
-def text_keys(
-    recording: Recording, prompts: PromptFile, tokenizer: Tokenizer | None
-) -> pl.DataFrame:
-    """The texts under which a recording may hold each prompt, for `join`."""
-    canonical = different(prompts.frame).select("prompt_id", "prompt_hash", key="prompt")
-    if recording.layout != "verl":
-        return canonical.select("key", "prompt_hash")
-    keys = canonical.with_columns(pl.col("key").str.strip_chars())
-    texts = recording.frame.select(key="text").drop_nulls()
-    if tokenizer is not None and not texts.join(keys, on="key", how="anti").is_empty():
-        logged = [
-            tokenizer.logged_prompt(prompts.raw[prompt_id]).strip()
-            for prompt_id in canonical.get_column("prompt_id")
-        ]
-        keys = pl.concat([keys, canonical.with_columns(pl.Series("key", logged))])
-    return keys.select("key", "prompt_hash").unique("key", keep="first", maintain_order=True)
-
-
-def id_keys(table: pl.DataFrame, column: str, prompts: PromptFile) -> pl.DataFrame:
-    """The ids of the prompts, for `join`.
-
-    Args:
-        table: The prompt file as the user wrote it.
-        column: Its column of ids.
-        prompts: The same file in canonical form.
-
-    Raises:
-        AspError: No such column, or one id for two different prompts.
-    """
-    if column not in table.columns:
-        raise AspError(
-            f"{prompts.name}: no column {column!r} (--rollouts-id-column), which both files need; "
-            f"it has {', '.join(table.columns)}; leave the flag out to join by the prompt's text"
-        )
-    keys = pl.DataFrame(
-        {"key": names(table.get_column(column)), "prompt_hash": prompts.frame["prompt_hash"]}
-    )
-    keys = keys.drop_nulls("key").unique(maintain_order=True)
-    shared = (
-        keys.filter(pl.col("key").is_duplicated()).get_column("key").unique(maintain_order=True)
-    )
-    if len(shared):
-        raise AspError(
-            f"{prompts.name}: column {column!r} (--rollouts-id-column) gives {len(shared)} ids to "
-            f"more than one prompt: {first_few(shared)}; mend it, or join by the prompt's text"
-        )
-    return keys
-
-
 def count_tokens(responses: pl.DataFrame, tokenizer: Tokenizer) -> pl.DataFrame:
-    """Fill `response_tokens` from the text of the responses where it is null.
+    """Fill `response_tokens` from the text of the responses where it is null; mark those rows.
 
     A text lacks the token that ended it, so one is added where a response stopped. Where the
     file does not say how it ended, it is taken to have stopped, unless it fills its cap without.
@@ -176,7 +108,10 @@ def count_tokens(responses: pl.DataFrame, tokenizer: Tokenizer) -> pl.DataFrame:
         pl.lit(True),
     )
     return responses.with_columns(
-        pl.coalesce("response_tokens", counted.cast(pl.Int64) + has_end.cast(pl.Int64))
+        pl.coalesce("response_tokens", counted.cast(pl.Int64) + has_end.cast(pl.Int64)),
+        tokens_from=pl.when(pl.col("response_tokens").is_null())
+        .then(pl.lit("text"))
+        .otherwise("tokens_from"),
     )
 
 
@@ -210,8 +145,9 @@ def _nothing_joined(
     held = recording.frame.get_column(column).drop_nulls()
     way_out = (
         "are these the prompts it was recorded with (--rollouts-prompt-column, --prompt-column)?"
-        if recording.layout != "verl"
-        else "verl logs prompts in the chat template: give the --tokenizer of that training"
+        if not recording.layout.is_templated
+        else f"{recording.layout.name} logs prompts in the chat template: "
+        "give the --tokenizer of that training"
     )
     return AspError(
         f"{recording.name}: none of its {len(recording.frame)} responses ({held.n_unique()} "
@@ -221,5 +157,4 @@ def _nothing_joined(
 
 
 def _example(texts: Iterable[str]) -> str:
-    first = next(iter(texts), "")
-    return repr(first if len(first) <= 60 else first[:57] + "...")
+    return repr(shorten(next(iter(texts), ""), 60))

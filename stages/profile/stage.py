@@ -16,23 +16,22 @@ from typing import Any
 import polars as pl
 
 from stages.profile.asking import as_rows, ask, requests_for
-from stages.profile.columns import Format
 from stages.profile.engine import Engine, Sampling, cut_batches
 from stages.profile.journal import open_journal
+from stages.profile.keys import Tokenizer, decoded, id_keys, text_keys
+from stages.profile.logs import Format
+from stages.profile.logs.plain import PLAIN
 from stages.profile.recorded import UNNAMED_MODEL, Recording, Selection, read_recording
 from stages.profile.rollouts import (
     Joined,
-    Tokenizer,
     count_prompt_tokens,
     count_tokens,
-    id_keys,
     join,
-    text_keys,
     thin,
     with_finish_reason,
 )
 from stages.profile.sampling import different, sample_prompts
-from stages.tables.errors import AspError, log
+from stages.tables.errors import AspError, log, shorten
 from stages.tables.io import STDIO, check_output, read_bytes, write_table
 from stages.tables.prompt_survey import PromptFile, read_prompts
 from stages.tables.prompts import DEFAULT_PROMPT_COLUMN, parse_records
@@ -45,7 +44,7 @@ class RolloutsConfig:
     """How to read recorded responses."""
 
     format: Format = "auto"
-    columns: Mapping[str, str] = field(default_factory=dict)  # field of columns.py: column
+    columns: Mapping[str, str] = field(default_factory=dict)  # field of logs/layout.py: column
     id_column: str | None = None  # of both files; None: join by text
     model: str | None = None  # whose responses; None: the only model there is
     tokenizer: str | None = None  # directory or name; counts text
@@ -93,6 +92,7 @@ def profile_rollouts(
         pl.coalesce("temperature", pl.lit(config.temperature, pl.Float64)),
         pl.col("policy_version").fill_null(0),
         model=pl.lit(recording.model),
+        tokens_from=pl.lit("count"),
     )
     responses = _with_domains(responses, prompts)
     if tokenizer is not None:
@@ -111,6 +111,7 @@ def profile_rollouts(
         "num_renumbered": joined.num_renumbered,
         "num_joined": len(joined.frame),
         "num_prompts_answered": len(answered),
+        "num_tokens_from_text": responses.select((pl.col("tokens_from") == "text").sum()).item(),
         "num_end_unsaid": responses.select(is_end_unsaid.sum()).item(),
         **_results(profile, prompts),
     }
@@ -141,6 +142,7 @@ def profile_model(
             max_response_tokens=pl.lit(config.max_response_tokens, pl.Int64),
             temperature=pl.lit(config.temperature, pl.Float64),
             policy_version=pl.lit(0, pl.Int64),
+            tokens_from=pl.lit("count"),
         )
         .select(Profile.column_names())
         .sort("prompt_id", "sample_index")
@@ -171,16 +173,17 @@ def run_rollouts(
     )
     tokenizer = _tokenizer_for(recording, config)
     if config.id_column is None:
+        recording = decoded(recording, tokenizer)
         keys = text_keys(recording, prompts, tokenizer)
     else:
         keys = id_keys(parse_records(*read_bytes(source)), config.id_column, prompts)
     joined = join(recording, prompts, keys, "text" if config.id_column is None else "id")
     profile, results = profile_rollouts(recording, prompts, joined, config, tokenizer)
-    _tell_of_rollouts(recording, results, tokenizer)
+    _tell_of_rollouts(recording, joined, results, tokenizer)
     _tell(results)
     settings = asdict(config) | {
         "source": "rollouts",
-        "format": recording.layout,
+        "format": recording.layout.name,
         "model": recording.model,
         "tokenizer": tokenizer.name if tokenizer else None,
         "tokenizer_sha256": tokenizer.digest() if tokenizer else None,
@@ -242,11 +245,11 @@ def _tokenizer_for(recording: Recording, config: RolloutsConfig) -> Tokenizer | 
 
 
 def _tell_of_rollouts(
-    recording: Recording, results: Mapping[str, Any], tokenizer: Tokenizer | None
+    recording: Recording, joined: Joined, results: Mapping[str, Any], tokenizer: Tokenizer | None
 ) -> None:
-    if recording.layout != "plain":
-        log.info("%s: read as a log of %s", recording.name, recording.layout)
-    if tokenizer is not None and recording.frame.get_column("response_tokens").has_nulls():
+    if recording.layout != PLAIN:
+        log.info("%s: read as a log of %s", recording.name, recording.layout.name)
+    if tokenizer is not None and results["num_tokens_from_text"]:
         log.info(
             "response_tokens counted from text with the tokenizer %s, "
             "one more for the end token where a response stopped", tokenizer.name,
@@ -257,9 +260,10 @@ def _tell_of_rollouts(
         log.info("%d responses were logged again at a later step", results["num_relogged"])
     if results["num_unmatched"]:
         log.info(
-            "%d recorded responses are to prompts that are not in the prompt file; left out",
-            results["num_unmatched"],
-        )
+            "%d recorded responses are to prompts that are not in the prompt file; left out; "
+            "one of these prompts is %r",
+            results["num_unmatched"], shorten(joined.unmatched, 60),
+        )  # fmt: skip
     for count, words in {
         "num_repeated": "repeat an earlier row in everything; each is taken once",
         "num_renumbered": "have a sample_index that does not tell a prompt's apart; numbered anew",

@@ -56,7 +56,12 @@ def parse_records(name: str, data: bytes) -> pl.DataFrame:
     """
     if not is_json_lines(data):
         return parse_parquet(name, data)
-    records = [_with_unicode(record) for record in parse_json_lines(name, data)]
+    return table_of(parse_json_lines(name, data))
+
+
+def table_of(records: Sequence[dict[str, Any]]) -> pl.DataFrame:
+    """Objects as a table: a column a key, null where an object lacks it."""
+    records = [_with_unicode(record) for record in records]
     columns = list(dict.fromkeys(key for record in records for key in record))
     return pl.DataFrame([_series(c, [record.get(c) for record in records]) for c in columns])
 

@@ -60,6 +60,15 @@ class Profile(dy.Schema):
         metadata={"unit": "tokens"},
         description="all generated tokens, of every turn of an episode; tool output not counted",
     )
+    tokens_from = dy.Enum(
+        ["count", "text"],
+        nullable=True,
+        metadata=_optional("name"),
+        description=(
+            "response_tokens as the engine or log counted them; or from the text, tokenised "
+            "again, which can be off by a few"
+        ),
+    )
     finish_reason = dy.Enum(
         ["stop", "length", "abort"],
         description="why it ended: by itself, at the cap, or cut off from outside",

@@ -97,9 +97,9 @@ class PromptTokenizer:
         # The template writes the special tokens itself.
         return list(self.tokenizer(rendered, add_special_tokens=False)["input_ids"])
 
-    def logged_prompt(self, prompt: Any) -> str:
-        """A prompt as verl's logs hold it: the ids that the model got, decoded without specials."""
-        return str(self.tokenizer.decode(self.encode_prompt(prompt), skip_special_tokens=True))
+    def decode(self, ids: Sequence[int], has_specials: bool = False) -> str:
+        """The text of token ids, special tokens left out unless `has_specials`."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=not has_specials))
 
     def digest(self) -> str:
         """sha256 of vocabulary, merges and template: equal where two tokenizers do the same."""

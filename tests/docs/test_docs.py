@@ -16,7 +16,12 @@ RUN = re.compile(r"<!-- run -->\n```(bash|python)\n(.*?)```", re.DOTALL)
 
 @pytest.mark.parametrize(
     ("page", "file"),
-    [("cli", "docs/cli.md"), ("tables", "docs/tables.md"), ("readme", "README.md")],
+    [
+        ("cli", "docs/cli.md"),
+        ("tables", "docs/tables.md"),
+        ("rollouts", "docs/rollouts.md"),
+        ("readme", "README.md"),
+    ],
 )
 def test_generated_pages_are_fresh(page: str, file: str) -> None:
     """In a process of its own, since the width of help depends on the terminal."""

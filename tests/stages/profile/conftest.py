@@ -7,7 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stages.profile.recorded import RECORDED, Recording
+from stages.profile.logs.known import LAYOUTS
+from stages.profile.normal import RECORDED
+from stages.profile.recorded import Recording
 from stages.tables.prompt_survey import PromptFile
 from stages.tables.prompts import canonical_text, prompt_hash
 from tests.tiny import TEMPLATE, byte_tokenizer
@@ -68,7 +70,7 @@ def make_recording(rows: Sequence[dict[str, Any]], **changes: Any) -> Recording:
         [{"file": 0, "row": number} | row for number, row in enumerate(rows)], schema=RECORDED
     )
     held: dict[str, Any] = {
-        "name": "the rollouts", "layout": "plain", "model": "m", "num_rows": len(rows),
+        "name": "the rollouts", "layout": LAYOUTS["plain"], "model": "m", "num_rows": len(rows),
         "num_relogged": 0, "sha256": "1" * 64, "provenance": None,
     }  # fmt: skip
     return Recording(frame=frame, **(held | changes))

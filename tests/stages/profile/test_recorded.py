@@ -8,7 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stages.profile.recorded import Recording, Selection, read_recording, without_relogged
+from stages.profile.logs.trl import without_relogged
+from stages.profile.logs.verl import VERL
+from stages.profile.recorded import Recording, Selection, read_recording
 from stages.tables.errors import AspError
 
 
@@ -26,7 +28,7 @@ def test_a_directory_is_read_in_the_order_of_the_steps(tmp_path: Path) -> None:
         write_jsonl(tmp_path / f"{step}.jsonl", [verl_row(step, f"answer {step}")])
     (tmp_path / "notes.txt").write_text("not a log")
     recording = read_recording(str(tmp_path), Selection())
-    assert recording.layout == "verl"
+    assert recording.layout == VERL
     assert recording.frame["response"].to_list() == [f"answer {s}" for s in (1, 2, 9, 10)]
     assert recording.frame["text"].unique().to_list() == ["user\nq"]
     assert recording.frame["policy_version"].to_list() == [0, 1, 8, 9]

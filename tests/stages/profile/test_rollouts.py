@@ -1,8 +1,9 @@
 """Joining recorded responses: a worked case, conservation, numbering, verl's form of a prompt."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.profile.keys import Tokenizer, id_keys, text_keys
+from stages.profile.logs.verl import VERL
 from stages.profile.recorded import Recording
-from stages.profile.rollouts import Tokenizer, id_keys, join, text_keys
+from stages.profile.rollouts import join
 from stages.profile.stage import RolloutsConfig, profile_rollouts
 from stages.tables.errors import AspError
 from stages.tables.io import conform
@@ -27,6 +30,7 @@ class Words:
     """A tokenizer whose tokens are words, with a chat template like that of a real one."""
 
     name: str = "words"
+    seen: list[str] = field(default_factory=list)  # words, with the white space after them
 
     def digest(self) -> str:
         return "words"
@@ -35,12 +39,18 @@ class Words:
         return [len(text.split()) for text in texts]
 
     def encode_prompt(self, prompt: Any) -> list[int]:
-        return [0] * len(self.logged_prompt(prompt).split())
+        words = re.findall(r"\S+\s*", rendered(prompt))
+        self.seen.extend(word for word in words if word not in self.seen)
+        return [self.seen.index(word) for word in words]
 
-    def logged_prompt(self, prompt: Any) -> str:
-        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        turns = "".join(f"{m['role']}\n{m['content']}\n" for m in messages)
-        return f"system\nBe brief.\n{turns}assistant\n"
+    def decode(self, ids: Sequence[int], has_specials: bool = False) -> str:
+        return "".join(self.seen[word] for word in ids)
+
+
+def rendered(prompt: Any) -> str:
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    turns = "".join(f"{m['role']}\n{m['content']}\n" for m in messages)
+    return f"system\nBe brief.\n{turns}assistant\n"
 
 
 def profile(
@@ -223,15 +233,15 @@ def test_verl_logs_are_found_by_the_rendered_prompt(
     make_prompts: MakePrompts, make_recording: MakeRecording
 ) -> None:
     prompts = make_prompts(["one", [{"role": "user", "content": "two"}], " three\n", "four"])
-    logged = [Words().logged_prompt(prompts.raw[i]).strip() for i in (0, 1, 2)]
+    logged = [rendered(prompts.raw[i]).strip() for i in (0, 1, 2)]
     recorded = [{"text": text, "response_tokens": 1} for text in [*logged, "three", "five"]]
-    recording = make_recording(recorded, layout="verl")
+    recording = make_recording(recorded, layout=VERL)
     table, results = profile(recording, prompts, None, Words())
     assert table["prompt_id"].to_list() == [0, 1, 2, 2]
     assert results["num_unmatched"] == 1
-    plain, results = profile(recording, prompts)  # no tokenizer: only the bare text is found
-    assert plain["prompt_id"].to_list() == [2]
-    assert results["num_unmatched"] == 4
+    plain, results = profile(recording, prompts)  # no tokenizer: the bare text, and the frame
+    assert plain["prompt_id"].to_list() == [0, 1, 2]  # white space tells the third's from it
+    assert results["num_unmatched"] == 2
 
 
 def test_an_id_of_both_files_joins(
@@ -275,4 +285,4 @@ def test_nothing_that_joins_is_told_with_an_example_of_both_sides(
     assert "'there there " in line
     assert "...' there, 'here' here" in line
     with pytest.raises(AspError, match="give the --tokenizer of that training"):
-        profile(make_recording([{"text": "x"}], layout="verl"), make_prompts(["here"]))
+        profile(make_recording([{"text": "x"}], layout=VERL), make_prompts(["here"]))

@@ -146,12 +146,13 @@ def test_rollout_data_of_verl(
     assert dict(found.iter_rows()) == {n: lengths[QUESTIONS[n]] for n in range(4)}
     assert frame["policy_version"].to_list() == [0, 0, 1, 1, 9, 9] * 4
     assert frame["sample_index"].to_list() == list(range(6)) * 4
+    assert frame["tokens_from"].unique().to_list() == ["text"]
     is_capped = (frame["response_tokens"] == CAP).to_list()
     assert (frame["finish_reason"] == "length").to_list() == is_capped
     assert 0 < sum(is_capped) < len(frame)
 
 
-def test_verl_without_its_template_is_told_what_is_missing(
+def test_verl_with_lengths_of_its_own_needs_no_tokenizer(
     asp: Asp, tiny_model: Path, prompts_path: Path, tmp_path: Path
 ) -> None:
     verl_logs(tmp_path / "logs", tiny_model)
@@ -160,10 +161,26 @@ def test_verl_without_its_template_is_told_what_is_missing(
     counted.write_text("".join(json.dumps(json.loads(r) | {"length": 5}) + "\n" for r in rows))
     flags = ("--rollouts", counted, "--rollouts-tokens-column", "length")
     outcome = asp("profile", prompts_path, *flags, "-o", tmp_path / "p.parquet")
-    assert outcome.code == 1
-    assert "none of its 8 responses (4 different prompts)" in outcome.stderr
-    assert "give the --tokenizer of that training" in outcome.stderr
-    flags = (*flags, "--tokenizer", str(tiny_model))
-    outcome = asp("profile", prompts_path, *flags, "-o", tmp_path / "p.parquet")
     assert outcome.code == 0, outcome.stderr
-    assert pl.read_parquet(tmp_path / "p.parquet")["response_tokens"].to_list() == [5] * 8
+    frame = pl.read_parquet(tmp_path / "p.parquet")
+    assert frame["response_tokens"].to_list() == [5] * 8
+    assert frame["tokens_from"].unique().to_list() == ["count"]
+
+
+def test_verl_in_a_template_that_does_not_show_is_told_what_is_missing(
+    asp: Asp, tiny_model: Path, prompts_path: Path, tmp_path: Path
+) -> None:
+    verl_logs(tmp_path / "logs", tiny_model)
+    one = tmp_path / "one.jsonl"
+    row = json.loads((tmp_path / "logs" / "1.jsonl").read_text().splitlines()[0])
+    others = ({"input": f"user\nOf {n}?\n", "output": "", "n": n} for n in range(2))
+    one.write_text("".join(json.dumps(r | {"n": 5}) + "\n" for r in (row, *others)))
+    flags = ("--rollouts", one, "--rollouts-tokens-column", "n", "-o", tmp_path / "p.parquet")
+    outcome = asp("profile", prompts_path, *flags)
+    assert outcome.code == 1
+    assert "none of its 3 responses (3 different prompts)" in outcome.stderr
+    assert "give the --tokenizer of that training" in outcome.stderr
+    outcome = asp("profile", prompts_path, *flags, "--tokenizer", tiny_model)
+    assert outcome.code == 0, outcome.stderr
+    assert "one of these prompts is 'user Of 0?'" in outcome.stderr.replace("\\n", " ")
+    assert pl.read_parquet(tmp_path / "p.parquet")["response_tokens"].to_list() == [5]
