@@ -59,9 +59,28 @@ def command(
             callback=within_64_bits,
             metavar="N",
             show_default=False,
-            help="Profile at most N prompts, a sample stratified by length. Default: all.",
+            help="Profile at most N prompts, a sample stratified by domain and length. Default: "
+            "all.",
         ),
     ] = None,
+    max_profile_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            callback=within_64_bits,
+            metavar="N",
+            show_default=False,
+            help="Ask --model for no more responses once it has made N tokens. Default: no limit.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Ask --model for the first responses only, say what the rest will cost, and keep "
+            "them in OUTPUT.journal for the run itself.",
+        ),
+    ] = False,
     rollouts_per_prompt: Annotated[
         int | None,
         typer.Option(
@@ -71,8 +90,9 @@ def command(
             callback=within_64_bits,
             metavar="N",
             show_default=False,
-            help="Responses a prompt: that many of --model (default 4), "
-            "at most that many of --rollouts (default: all).",
+            help="Responses a prompt: that many of --model (default: 1, or 2 where every prompt of "
+            "the file is asked, and 8 of 64 prompts, which show how much is chance), at most that "
+            "many of --rollouts (default: all).",
         ),
     ] = None,
     max_response_tokens: Annotated[
@@ -209,7 +229,13 @@ def command(
         raise typer.BadParameter(f"--temperature {temperature}: must be a finite number")
     if rollouts is not None:
         refuse_shared_stdio(prompts, rollouts)
-        _refuse("--rollouts", {"--batch-size": batch_size, "--chat-template": chat_template})
+        of_model = {
+            "--batch-size": batch_size,
+            "--chat-template": chat_template,
+            "--max-profile-tokens": max_profile_tokens,
+            "--dry-run": dry_run or None,
+        }
+        _refuse("--rollouts", of_model)
         from stages.profile.stage import RolloutsConfig, run_rollouts
 
         recorded = RolloutsConfig(
@@ -243,7 +269,8 @@ def command(
             model=model,
             max_response_tokens=max_response_tokens or ModelConfig.max_response_tokens,
             temperature=ModelConfig.temperature if temperature is None else temperature,
-            rollouts_per_prompt=rollouts_per_prompt or ModelConfig.rollouts_per_prompt,
+            rollouts_per_prompt=rollouts_per_prompt,
+            max_profile_tokens=max_profile_tokens,
             num_prompts=num_prompts,
             batch_size=batch_size or ModelConfig.batch_size,
             uses_template=chat_template != "none",
@@ -251,7 +278,7 @@ def command(
             domain_column=domain_column,
             seed=seed,
         )
-        run_model(prompts, output, asked, force)
+        run_model(prompts, output, asked, force, dry_run)
 
 
 def _refuse(source: str, others: Mapping[str, object]) -> None:

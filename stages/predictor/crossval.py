@@ -12,16 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from stages.predictor.backend import Ints
-
-
-def normalise(text: str) -> str:
-    """The text in one case, with single spaces."""
-    return " ".join(text.casefold().split())
+from stages.tables.prompts import normalised_text
 
 
 def assign_folds(texts: Sequence[str], num_folds: int, seed: int) -> Ints:
     """The fold of each prompt, 0 to num_folds - 1; fewer folds where fewer texts differ."""
-    normalised = [normalise(text) for text in texts]
+    normalised = [normalised_text(text) for text in texts]
     number = {text: index for index, text in enumerate(dict.fromkeys(normalised))}
     fold = np.random.default_rng(seed).permutation(len(number)) % min(num_folds, len(number))
     return fold[[number[text] for text in normalised]]

@@ -71,9 +71,9 @@ def text_keys(
 def frame_of(logged: Sequence[str], contents: Sequence[str]) -> tuple[str, str]:
     """What a template puts before and after every prompt; empty where none shows.
 
-    In the first logged texts every prompt is sought that they contain. What surrounds one in most of
-    them is the frame, the shortest of several, if it does so in two texts or in the only one. Texts
-    are joined by this frame to the letter, so a wrong one joins nothing.
+    In the first logged texts every prompt is sought that they contain. What surrounds one in most
+    of them is the frame, the shortest of several, if it does so in two texts or in the only one.
+    Texts are joined by this frame to the letter, so a wrong one joins nothing.
     """
     sought = sorted(set(filter(None, map(str.strip, contents))))
     found: Counter[tuple[str, str]] = Counter()

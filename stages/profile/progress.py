@@ -46,11 +46,16 @@ class Meter:
         self.num_done += num_responses
         self.show(self)
 
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens made a second, since the start."""
+        elapsed_s = self.clock() - self._start_s
+        return self._num_tokens / elapsed_s if elapsed_s > 0 else 0.0
+
     def in_words(self) -> str:
         """`2,680 tokens/s, 3 min left`; the time once a first batch tells how long one takes."""
         elapsed_s = self.clock() - self._start_s
-        speed = self._num_tokens / elapsed_s if elapsed_s > 0 else 0.0
-        words = f"{speed:,.0f} tokens/s"
+        words = f"{self.tokens_per_s:,.0f} tokens/s"
         num_made = self.num_done - self._num_resumed
         if num_made:
             left_s = elapsed_s / num_made * (self.num_responses - self.num_done)

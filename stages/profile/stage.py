@@ -15,8 +15,11 @@ from typing import Any
 
 import polars as pl
 
-from stages.profile.asking import as_rows, ask, requests_for
+from stages.profile.allowance import Allowance
+from stages.profile.asking import as_rows, ask
+from stages.profile.design import NUM_FIRST, design, requests_for
 from stages.profile.engine import Engine, Sampling, cut_batches
+from stages.profile.forecast import Outlook
 from stages.profile.journal import open_journal
 from stages.profile.keys import Tokenizer, decoded, id_keys, text_keys
 from stages.profile.logs import Format
@@ -64,8 +67,9 @@ class ModelConfig:
     model: str  # directory or name
     max_response_tokens: int = 2048  # the cap
     temperature: float = 1.0  # as RL training samples; 0 is greedy
-    rollouts_per_prompt: int = 4
+    rollouts_per_prompt: int | None = None  # None: few of each, more of some (design.py)
     num_prompts: int | None = None  # at most; None: all
+    max_profile_tokens: int | None = None  # response tokens to be made; None: no limit
     batch_size: int = 16  # responses generated together
     uses_template: bool = True  # apply the tokenizer's chat template where it has one
     prompt_column: str = DEFAULT_PROMPT_COLUMN
@@ -197,32 +201,65 @@ def run_model(
     output: str,
     config: ModelConfig,
     force: bool = False,
+    is_dry: bool = False,
     open_engine: Callable[[ModelConfig], Engine] | None = None,
 ) -> None:
-    """Read prompts, ask the model, write the profile, say what came out.
+    """Read prompts, ask the model, say what it will cost, write the profile, say what came out.
 
-    A killed run leaves OUTPUT.journal, from which the same command goes on.
+    A killed run leaves OUTPUT.journal, from which the same command goes on. So does a dry one,
+    which ends when the cost is said.
     """
     check_output(output, force)
     prompts = read_prompts(source, config.prompt_column, config.domain_column)
-    sample = sample_prompts(prompts.frame, config.num_prompts, config.seed)
-    if config.temperature == 0 and config.rollouts_per_prompt > 1:
+    asked = _designed(prompts, config)
+    requests = requests_for(asked, prompts)
+    first = requests[: min(NUM_FIRST, len(asked))]
+    batches = cut_batches(requests, config.batch_size, config.seed)
+    outlook = Outlook(
+        first, asked.get_column("num_samples").to_list(), config.max_response_tokens, config.seed
+    )
+    allowance = Allowance(config.max_profile_tokens)
+    if is_dry:
+        batches = batches[: -(-len(first) // config.batch_size)]
+    sampling = Sampling(config.temperature, config.max_response_tokens)
+    engine = (open_engine or _open_transformers)(config)
+    log.info(
+        "%d responses to %d of %d prompts are asked for",
+        len(requests), len(asked), len(different(prompts.frame)),
+    )  # fmt: skip
+    settings = asdict(config) | {"model": engine.model} | engine.describe()
+    of_answers = {name: value for name, value in settings.items() if name != "max_profile_tokens"}
+    with open_journal(output, of_answers | {"prompts": prompts.sha256}, force) as journal:
+        answers = ask(engine, batches, journal, sampling, allowance, outlook)
+        if is_dry:
+            log.info("a dry run: nothing is written; without --dry-run it goes on from here")
+            return
+        responses = as_rows(batches, answers)
+        profile, results = profile_model(responses, engine.model, prompts, config)
+        if len(responses) < len(requests):
+            log.info(
+                "--max-profile-tokens %s is spent: %d of %d responses were not asked for",
+                f"{config.max_profile_tokens:,}", len(requests) - len(responses), len(requests),
+            )  # fmt: skip
+        _tell(results)
+        _write(profile, output, settings | {"source": "model"}, results, (_input(prompts),), force)
+        journal.discard()
+
+
+def _designed(prompts: PromptFile, config: ModelConfig) -> pl.DataFrame:
+    """The prompts that are asked and how often."""
+    is_greedy = config.temperature == 0
+    if is_greedy and (config.rollouts_per_prompt or 1) > 1:
         log.warning(
             "--temperature 0 is greedy: the %d responses of a prompt will be the same; "
             "--rollouts-per-prompt 1 would do", config.rollouts_per_prompt,
         )  # fmt: skip
-    requests = requests_for(sample, prompts, config.rollouts_per_prompt)
-    batches = cut_batches(requests, config.batch_size, config.seed)
-    sampling = Sampling(config.temperature, config.max_response_tokens)
-    engine = (open_engine or _open_transformers)(config)
-    settings = asdict(config) | {"model": engine.model} | engine.describe()
-    with open_journal(output, settings | {"prompts": prompts.sha256}, force) as journal:
-        answers = ask(engine, batches, journal, sampling)
-        responses = as_rows(batches, answers)
-        profile, results = profile_model(responses, engine.model, prompts, config)
-        _tell(results)
-        _write(profile, output, settings | {"source": "model"}, results, (_input(prompts),), force)
-        journal.discard()
+    return design(
+        prompts.frame,
+        config.num_prompts,
+        config.rollouts_per_prompt or (1 if is_greedy else None),
+        config.seed,
+    )
 
 
 def _open_transformers(config: ModelConfig) -> Engine:

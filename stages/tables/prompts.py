@@ -49,6 +49,11 @@ def prompt_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def normalised_text(text: str) -> str:
+    """The text in one case, with single spaces: prompts equal in it are near-duplicates."""
+    return " ".join(text.casefold().split())
+
+
 def parse_records(name: str, data: bytes) -> pl.DataFrame:
     """Parse Parquet or JSON lines, told apart by the first bytes.
 

@@ -2,7 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.predictor.crossval import assign_folds, normalise
+from stages.predictor.crossval import assign_folds
+from stages.tables.prompts import normalised_text
 
 
 @given(
@@ -14,7 +15,7 @@ def test_folds_never_split_a_text(texts: list[str], num_folds: int, seed: int) -
     fold = assign_folds(texts, num_folds, seed)
     of_text: dict[str, int] = {}
     for text, number in zip(texts, fold, strict=True):
-        assert of_text.setdefault(normalise(text), number) == number
+        assert of_text.setdefault(normalised_text(text), number) == number
     assert set(fold) == set(range(min(num_folds, len(of_text))))
     assert list(fold) == list(assign_folds(texts, num_folds, seed))
 
@@ -27,4 +28,4 @@ def test_folds_are_of_equal_size_and_follow_the_seed() -> None:
 
 
 def test_numbers_make_prompts_different() -> None:
-    assert normalise("Add  1\n and 2") == normalise("add 1 and 2") != normalise("add 1 and 3")
+    assert normalised_text("Add  1\n and 2") == normalised_text("add 1 and 2") != normalised_text("add 1 and 3")

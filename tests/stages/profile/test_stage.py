@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stages.profile.asking import requests_for
 from stages.profile.engine import Answer, Batch, Engine, OnTokens, Sampling, cut_batches
-from stages.profile.sampling import sample_prompts
 from stages.profile.stage import ModelConfig, RolloutsConfig, run_model, run_rollouts
 from stages.tables.errors import AspError
 from stages.tables.io import Table, read_table
-from stages.tables.prompt_survey import PromptFile
 from stages.tables.schemas import Profile
 
 TEXTS = ["a", "bb", "a", "ccccc", "dddd", "eee", "ffffffff"]  # six different ones
@@ -196,15 +192,42 @@ def test_an_existing_output_is_refused_before_the_model_is_opened(
     run(prompts_path, output, engine, force=True)
 
 
-def test_requests_hold_every_prompt_and_sample_once_long_ones_first(
-    make_prompts: Callable[..., PromptFile],
+def test_no_more_is_asked_for_than_the_tokens_allow(prompts_path: str, tmp_path: Path) -> None:
+    whole = run(prompts_path, tmp_path / "whole.parquet", FakeEngine())
+    for max_tokens in (1, 30, 60, 100, 10_000):
+        engine, output = FakeEngine(), tmp_path / f"{max_tokens}.parquet"
+        config = replace(CONFIG, max_profile_tokens=max_tokens)
+        table = run(prompts_path, output, engine, config).frame
+        spent = table["response_tokens"].sum()
+        in_flight = CONFIG.batch_size * CONFIG.max_response_tokens
+        assert spent < max_tokens + in_flight
+        assert spent >= max_tokens or len(table) == len(whole.frame)
+        # Killed before its last batch it ends in the same table.
+        if len(engine.asked) > 1:
+            with pytest.raises(Killed):
+                run(prompts_path, tmp_path / "k", FakeEngine(len(engine.asked) - 1), config)
+            resumed = FakeEngine()
+            assert run(prompts_path, tmp_path / "k", resumed, config, force=True).frame.equals(
+                table
+            )
+            assert resumed.asked == engine.asked[-1:]
+            (tmp_path / "k").unlink()
+
+
+def test_a_dry_run_says_the_cost_and_leaves_the_first_responses_to_the_run(
+    prompts_path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prompts = make_prompts(TEXTS)
-    requests = requests_for(sample_prompts(prompts.frame, None, 0), prompts, 2)
-    assert [(r.prompt, r.sample_index) for r in requests] == [
-        (text, s) for text in ("ffffffff", "ccccc", "dddd", "eee", "bb", "a") for s in range(2)
-    ]
-    assert {r.prompt_id for r in requests} == {0, 1, 3, 4, 5, 6}
+    output, dry = tmp_path / "p.parquet", FakeEngine()
+    with caplog.at_level("INFO", logger="asp"):
+        run_model(prompts_path, str(output), CONFIG, is_dry=True, open_engine=lambda _: dry)
+    assert "told from the first 6 responses: 18 responses take " in caplog.text
+    assert not output.exists()
+    assert dry.asked == [0, 1]  # 6 prompts, in batches of 4
+    limited = replace(CONFIG, max_profile_tokens=100)  # chosen now that the cost is known
+    engine = FakeEngine()
+    table = run(prompts_path, output, engine, limited).frame
+    assert engine.asked == [2, 3, 4][: len(engine.asked)]
+    assert table.equals(run(prompts_path, tmp_path / "q.parquet", FakeEngine(), limited).frame)
 
 
 def test_batches_are_seeded_by_seed_and_number() -> None:

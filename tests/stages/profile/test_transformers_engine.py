@@ -100,7 +100,8 @@ def test_the_bare_text_where_no_template_is_wanted(tiny_model: Path) -> None:
     templated, bare = (PromptTokenizer(str(tiny_model), uses_template=t) for t in (True, False))
     ids = templated.encode_prompt("one")
     assert templated.tokenizer.decode(ids) == "<|start|>user\none<|end|>\n<|start|>assistant\n"
-    assert templated.logged_prompt("one") == "user\none\nassistant\n"
+    assert templated.decode(ids) == "user\none\nassistant\n"
+    assert templated.decode(ids, has_specials=True) == templated.tokenizer.decode(ids)
     assert bare.tokenizer.decode(bare.encode_prompt("one")) == "one"
     assert bare.tokenizer.decode(bare.encode_prompt(PROMPTS[1])) == (
         "system: Add.\nuser: What is one plus two?"
