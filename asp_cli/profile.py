@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -13,11 +14,27 @@ from asp_cli.options import (
     PromptColumn,
     Quiet,
     Seed,
+    finite,
     refuse_shared_stdio,
     refuse_stdio_directory,
     within_64_bits,
 )
+from stages.profile.endpoint.settings import DEFAULT_KEY_VARIABLE
 from stages.profile.logs import Format
+
+
+def _servers(urls: list[str] | None) -> list[str] | None:
+    """Exit 2 where an address is none, or holds what must not be written down."""
+    for url in urls or ():
+        parts = urlsplit(url)
+        if parts.password or parts.username:
+            raise typer.BadParameter(
+                "--endpoint: leave the password out, which others can read in the command; "
+                "a key is taken from the environment (--api-key-variable)"
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+            raise typer.BadParameter(f"--endpoint {url}: is not http://HOST:PORT or https://...")
+    return urls or None
 
 
 def _column(field: str, default: str) -> Any:
@@ -47,9 +64,21 @@ def command(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Model to ask on this machine with transformers: a directory or a hub name.",
+            help="Model to ask on this machine with transformers: a directory or a hub name. With "
+            "--endpoint: its name there.",
             metavar="DIR_OR_NAME",
             show_default=False,
+        ),
+    ] = None,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            callback=_servers,
+            show_default=False,
+            help="Server with an OpenAI-compatible API that serves --model, such as "
+            "http://localhost:8000; several times for several of them. An API key is taken from "
+            "the environment.",
         ),
     ] = None,
     num_prompts: Annotated[
@@ -121,7 +150,57 @@ def command(
             min=1,
             callback=within_64_bits,
             show_default=False,
-            help="Responses that --model generates together. Default: 16.",
+            help="Responses that --model generates together on this machine. Default: 16.",
+        ),
+    ] = None,
+    requests_at_once: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            min=1,
+            max=4096,
+            metavar="N",
+            show_default=False,
+            help="Requests in flight at once, over all --endpoint. Default: 64.",
+        ),
+    ] = None,
+    request_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            callback=finite,
+            metavar="SECONDS",
+            show_default=False,
+            help="Seconds after which a request to an --endpoint is made again. Default: 600.",
+        ),
+    ] = None,
+    samples_per_request: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=4096,
+            metavar="N",
+            show_default=False,
+            help="Responses that one request to an --endpoint asks for (n); more than 1 needs "
+            "--tokenizer. Default: 1, which tells each response's tokens and latency.",
+        ),
+    ] = None,
+    api_key_variable: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Environment variable with the API key of --endpoint, where it wants one. "
+            f"Default: {DEFAULT_KEY_VARIABLE}.",
+        ),
+    ] = None,
+    seed_requests: Annotated[
+        bool | None,
+        typer.Option(
+            "--seed-requests",
+            show_default=False,
+            help="Send a seed, made of --seed, with each request to an --endpoint. Some servers "
+            "fail on it.",
         ),
     ] = None,
     chat_template: Annotated[
@@ -129,7 +208,8 @@ def command(
         typer.Option(
             show_default=False,
             help="auto (default): --model gets prompts in the tokenizer's chat template where it "
-            "has one. none: the bare text, as TRL does with prompts that are text.",
+            "has one; an --endpoint is asked for chat. none: the bare text, as TRL does with "
+            "prompts that are text; an --endpoint is asked for completions.",
         ),
     ] = None,
     rollouts_format: Annotated[
@@ -156,7 +236,8 @@ def command(
             metavar="DIR_OR_NAME",
             show_default=False,
             help="Counts tokens where --rollouts holds text only, and renders prompts to find "
-            "them where it holds them in the chat template.",
+            "them where it holds them in the chat template. With --endpoint: counts where the "
+            "server counts wrongly.",
         ),
     ] = None,
     rollouts_id_column: Annotated[
@@ -199,11 +280,15 @@ def command(
     Recorded rollouts have, by default, columns prompt, response_tokens or response (text), and
     where known sample_index, prompt_tokens, finish_reason, capped, max_tokens, model.
 
-    A run of --model that was killed goes on from OUTPUT.journal when it is given again.
+    A run of --model that was killed goes on from OUTPUT.journal when it is given again; how many
+    requests at once, to which servers, may then change.
 
     Example: asp profile prompts.parquet --rollouts rollouts.parquet -o profile.parquet
 
     Example: asp profile prompts.parquet --model ./my-model --num-prompts 256 -o profile.parquet
+
+    Example: asp profile prompts.parquet --endpoint http://localhost:8000 --model my-model -o
+    profile.parquet
     """
     columns = {
         "prompt": prompt,
@@ -224,18 +309,28 @@ def command(
     }
     named = {field: column for field, column in columns.items() if column is not None}
     if (rollouts is None) == (model is None):
-        raise typer.BadParameter("give one source: --rollouts PATH, or --model DIR_OR_NAME")
+        raise typer.BadParameter(
+            "give one source: --rollouts PATH, or --model DIR_OR_NAME (with or without --endpoint)"
+        )
     if temperature is not None and not math.isfinite(temperature):
         raise typer.BadParameter(f"--temperature {temperature}: must be a finite number")
+    of_endpoint = {
+        "--concurrency": requests_at_once,
+        "--request-timeout": request_timeout,
+        "--samples-per-request": samples_per_request,
+        "--api-key-variable": api_key_variable,
+        "--seed-requests": seed_requests,
+    }
     if rollouts is not None:
         refuse_shared_stdio(prompts, rollouts)
         of_model = {
+            "--endpoint": endpoint,
             "--batch-size": batch_size,
             "--chat-template": chat_template,
             "--max-profile-tokens": max_profile_tokens,
             "--dry-run": dry_run or None,
         }
-        _refuse("--rollouts", of_model)
+        _refuse("--rollouts", {**of_model, **of_endpoint})
         from stages.profile.stage import RolloutsConfig, run_rollouts
 
         recorded = RolloutsConfig(
@@ -259,11 +354,31 @@ def command(
             "--from": rollouts_format,
             "--rollouts-model": rollouts_model,
             "--rollouts-id-column": rollouts_id_column,
-            "--tokenizer": tokenizer,
         }
         of_columns = {f"--rollouts-{f.replace('_', '-')}-column": c for f, c in named.items()}
         _refuse("--model", {**of_rollouts, **of_columns})
+        from stages.profile.endpoint.settings import EndpointSettings
         from stages.profile.stage import ModelConfig, run_model
+
+        settings = None
+        if endpoint is None:
+            _refuse("--model without --endpoint", {"--tokenizer": tokenizer, **of_endpoint})
+        else:
+            _refuse("--endpoint", {"--batch-size": batch_size})
+            if (samples_per_request or 1) > 1 and tokenizer is None:
+                raise typer.BadParameter(
+                    f"--samples-per-request {samples_per_request}: needs --tokenizer, for a server "
+                    "counts the tokens of all responses of a request together"
+                )
+            settings = EndpointSettings(
+                urls=tuple(dict.fromkeys(endpoint)),
+                concurrency=requests_at_once or EndpointSettings.concurrency,
+                request_timeout_s=request_timeout or EndpointSettings.request_timeout_s,
+                samples_per_request=samples_per_request or 1,
+                key_variable=api_key_variable or DEFAULT_KEY_VARIABLE,
+                tokenizer=tokenizer,
+                sends_seeds=bool(seed_requests),
+            )
 
         asked = ModelConfig(
             model=model,
@@ -273,6 +388,7 @@ def command(
             max_profile_tokens=max_profile_tokens,
             num_prompts=num_prompts,
             batch_size=batch_size or ModelConfig.batch_size,
+            endpoint=settings,
             uses_template=chat_template != "none",
             prompt_column=prompt_column,
             domain_column=domain_column,

@@ -22,9 +22,14 @@ class Allowance:
         """Take tokens that were made off it."""
         self.num_spent += num_tokens
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.max_tokens is not None and self.num_spent >= self.max_tokens
+
     def until_spent(self, work: Iterable[Work]) -> Iterator[Work]:
         """Hand out work until the tokens are spent."""
         for item in work:
-            if self.max_tokens is not None and self.num_spent >= self.max_tokens:
+            if self.is_spent:
                 return
             yield item

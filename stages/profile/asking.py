@@ -1,12 +1,13 @@
 """Asking a model: what is already answered, and what may still be asked."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 
 import polars as pl
 
 from stages.profile.allowance import Allowance
-from stages.profile.engine import Answer, Batch, Engine, Sampling
+from stages.profile.engine import Answer, Engine, Finished, Key, Request, Sampling
 from stages.profile.forecast import Outlook
 from stages.profile.journal import Journal
 from stages.profile.progress import metered
@@ -15,53 +16,57 @@ from stages.tables.errors import log
 
 def ask(
     engine: Engine,
-    batches: Sequence[Batch],
+    requests: Sequence[Request],
     journal: Journal,
     sampling: Sampling,
     allowance: Allowance,
     outlook: Outlook,
-) -> dict[int, list[Answer]]:
-    """Have batches answered that the journal does not hold, as many as the allowance buys.
+) -> dict[Key, Answer]:
+    """Have requests answered that the journal does not hold, as many as the allowance buys.
+
+    What a server refuses has no answer.
 
     Returns:
-        All answers by batch.
+        All answers by key.
+
+    Raises:
+        Unanswered: Some cannot be had now; the journal holds the others.
     """
     answers = journal.finished()
-    num_responses = sum(len(batch.requests) for batch in batches)
-    num_done = sum(len(batch.requests) for batch in batches if batch.number in answers)
-    if num_done:
-        log.info("resuming: %d of %d responses are in the journal", num_done, num_responses)
-    with metered(num_responses, num_done) as meter:
-        for batch in batches:
-            _take_in(batch, answers.get(batch.number, ()), allowance, outlook)
+    unasked = [request for request in requests if request.key not in answers]
+    done = [(request, answers[request.key]) for request in requests if request.key in answers]
+    if done:
+        log.info("resuming: %d of %d responses are in the journal", len(done), len(requests))
+    with metered(len(requests), len(done)) as meter:
+        _take_in(done, allowance, outlook)
         outlook.tell(meter.tokens_per_s, allowance.max_tokens)
-        for batch in allowance.until_spent(b for b in batches if b.number not in answers):
-            answered = engine.generate(batch, sampling, meter.add_tokens)
-            assert len(answered) == len(batch.requests), "an engine answers every request"
-            journal.record(batch.number, answered)
-            answers[batch.number] = answered
-            meter.add_responses(len(answered))
-            _take_in(batch, answered, allowance, outlook)
-            outlook.tell(meter.tokens_per_s, allowance.max_tokens)
+        if not unasked or allowance.is_spent:
+            return answers
+        left = allowance.until_spent(unasked)
+        with closing(engine.answer(left, sampling, meter.add_tokens)) as answered:
+            for finished in answered:
+                journal.record(finished)
+                answers.update((request.key, answer) for request, answer in finished)
+                meter.add_responses(len(finished))
+                _take_in(finished, allowance, outlook)
+                outlook.tell(meter.tokens_per_s, allowance.max_tokens)
     return answers
 
 
-def _take_in(
-    batch: Batch, answered: Sequence[Answer], allowance: Allowance, outlook: Outlook
-) -> None:
-    for request, answer in zip(batch.requests, answered, strict=False):
+def _take_in(finished: Finished, allowance: Allowance, outlook: Outlook) -> None:
+    for request, answer in finished:
         allowance.spend(answer.response_tokens)
         outlook.look(request, answer)
 
 
-def as_rows(batches: Sequence[Batch], answers: Mapping[int, Sequence[Answer]]) -> pl.DataFrame:
-    """A row a response that was made: prompt_id, sample_index, and the fields of its Answer."""
+def as_rows(requests: Sequence[Request], answers: Mapping[Key, Answer]) -> pl.DataFrame:
+    """A row a request that was answered: prompt_id, sample_index, and the fields of its Answer."""
     return pl.DataFrame(
         [
-            {"prompt_id": request.prompt_id, "sample_index": request.sample_index} | asdict(answer)
-            for batch in batches
-            if batch.number in answers
-            for request, answer in zip(batch.requests, answers[batch.number], strict=True)
+            {"prompt_id": request.prompt_id, "sample_index": request.sample_index}
+            | asdict(answers[request.key])
+            for request in requests
+            if request.key in answers
         ],
         infer_schema_length=None,
     )

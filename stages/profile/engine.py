@@ -1,15 +1,20 @@
-"""What is asked of an engine that generates: answers to a batch of requests.
+"""What is asked of an engine: answers to requests, in any order, each kept when it is finished.
 
-`transformers_engine.py` is one; whatever fits the protocol can take its place.
+`transformers_engine.py` decodes a batch at a time, which `InBatches` makes an engine of;
+`endpoint/engine.py` asks servers. Whatever fits the protocol can take their place.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from stages.tables.errors import AspError
+
 FinishReason = Literal["stop", "length", "abort"]
+Key = tuple[int, int]  # prompt_id, sample_index
 OnTokens = Callable[[int], None]  # told the response tokens made since it was last told
 
 
@@ -29,6 +34,11 @@ class Request:
     prompt: Any  # as the user wrote it: text or messages
     sample_index: int
 
+    @property
+    def key(self) -> Key:
+        """What tells it from all others."""
+        return self.prompt_id, self.sample_index
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -42,21 +52,46 @@ class Answer:
     concurrency: int | None = None  # requests decoded together
 
 
+Finished = Sequence[tuple[Request, Answer]]
+
+
+class Unanswered(AspError):
+    """An engine gave up before every request was answered; the same command may go on."""
+
+
+class Engine(Protocol):
+    """A target model, ready to be asked."""
+
+    @property
+    def model(self) -> str:
+        """Its name, for the profile."""
+
+    def describe(self) -> dict[str, Any]:
+        """What else decides its answers (no path, no host): for the footer and the journal."""
+
+    def answer(
+        self, requests: Iterable[Request], sampling: Sampling, on_tokens: OnTokens
+    ) -> Generator[Finished, None, None]:
+        """Answer each request once, those left out that a server refuses; says how many.
+
+        A request is taken when it is to be made, and no earlier: there may be none by then. What
+        is yielded together is kept together.
+
+        Raises:
+            Unanswered: Some of them cannot be had now.
+        """
+
+
 @dataclass(frozen=True)
 class Batch:
-    """Requests generated together, with a seed of their own.
+    """Requests generated together, with a seed of their own."""
 
-    The seed hangs on the batch alone, not on what was generated before it, so a resumed run
-    draws what an uninterrupted one would have drawn.
-    """
-
-    number: int
     seed: int
     requests: Sequence[Request]
 
 
-class Engine(Protocol):
-    """A target model, ready to generate."""
+class BatchEngine(Protocol):
+    """A target model that generates a batch at a time."""
 
     @property
     def model(self) -> str:
@@ -69,13 +104,38 @@ class Engine(Protocol):
         """Answer every request, in their order."""
 
 
-def cut_batches(requests: Sequence[Request], batch_size: int, seed: int) -> list[Batch]:
-    """Cut requests into batches of `batch_size`, the last one smaller where they do not divide."""
-    return [
-        Batch(
-            number,
-            int(np.random.SeedSequence([seed, number]).generate_state(1)[0]),
-            requests[start : start + batch_size],
-        )
-        for number, start in enumerate(range(0, len(requests), batch_size))
-    ]
+@dataclass(frozen=True)
+class InBatches:
+    """An engine of one that generates a batch at a time.
+
+    Batches are finished whole and in order, so a resumed run, asked for the rest, cuts it as an
+    uninterrupted one does; and the seed of a batch hangs on its first request alone. So it draws
+    what an uninterrupted run would have drawn.
+    """
+
+    engine: BatchEngine
+    batch_size: int
+    seed: int
+
+    @property
+    def model(self) -> str:
+        """Its name, for the profile."""
+        return self.engine.model
+
+    def describe(self) -> dict[str, Any]:
+        """What the engine says, and the size of the batches, on which the draws hang."""
+        return self.engine.describe() | {"batch_size": self.batch_size}
+
+    def answer(
+        self, requests: Iterable[Request], sampling: Sampling, on_tokens: OnTokens
+    ) -> Generator[Finished, None, None]:
+        """Answer every request; a batch is yielded when its last response has ended."""
+        left = iter(requests)
+        while asked := list(islice(left, self.batch_size)):
+            batch = Batch(_seed_of(self.seed, asked[0].key), asked)
+            answers = self.engine.generate(batch, sampling, on_tokens)
+            yield list(zip(asked, answers, strict=True))
+
+
+def _seed_of(seed: int, key: Key) -> int:
+    return int(np.random.SeedSequence([seed, *key]).generate_state(1)[0])

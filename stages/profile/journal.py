@@ -1,6 +1,6 @@
 """What a killed run had finished: OUTPUT.journal, a SQLite file beside the output.
 
-Every finished batch is one transaction, durable when `record` returns. The journal belongs to
+What is finished together is one transaction, durable when `record` returns. The journal belongs to
 one set of settings; a run with other ones is refused, not mixed in. It is deleted when the output
 stands.
 """
@@ -13,13 +13,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stages.profile.engine import Answer
-from stages.tables.errors import AspError, log
+from stages.profile.engine import Answer, Finished, Key, Unanswered
+from stages.tables.errors import AspError, Stopped, log
 from stages.tables.io import STDIO
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, answers TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS responses (
+    prompt_id INTEGER, sample_index INTEGER, answer TEXT NOT NULL,
+    PRIMARY KEY (prompt_id, sample_index)
+) WITHOUT ROWID;
+"""
+# One statement, hence one call: a signal comes before it or after it, never between.
+_RECORD = """
+INSERT INTO responses SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+    json_extract(value, '$[2]') FROM json_each(?)
 """
 
 
@@ -59,19 +67,26 @@ class Journal:
             self._connection = self._open()
             held = {}
         if not held:
-            self._run_many("INSERT INTO settings VALUES (?, ?)", list(wanted.items()))
+            self._run(
+                "INSERT INTO settings SELECT key, value FROM json_each(?)", json.dumps(wanted)
+            )
 
-    def finished(self) -> dict[int, list[Answer]]:
-        """The answers of every finished batch, by its number."""
-        return {
-            number: [Answer(**answer) for answer in json.loads(answers)]
-            for number, answers in self._run("SELECT number, answers FROM batches ORDER BY number")
-        }
+    def finished(self) -> dict[Key, Answer]:
+        """Every answer kept, by its request's key."""
+        rows = self._run("SELECT prompt_id, sample_index, answer FROM responses")
+        return {(prompt, sample): Answer(**json.loads(answer)) for prompt, sample, answer in rows}
 
-    def record(self, number: int, answers: list[Answer]) -> None:
-        """Keep a finished batch."""
-        content = json.dumps([asdict(answer) for answer in answers])
-        self._run_many("INSERT INTO batches VALUES (?, ?)", [(number, content)])
+    def record(self, finished: Finished) -> None:
+        """Keep what is finished."""
+        self._run(_RECORD, json.dumps([[*request.key, asdict(a)] for request, a in finished]))
+
+    def in_words(self) -> str:
+        """What it holds, and what to do with it."""
+        if self._path is None:
+            return "nothing is kept, for the output is standard output"
+        ((num_responses,),) = self._run("SELECT count(*) FROM responses")
+        kept = f"{num_responses} responses are kept in {self._path}"
+        return f"{kept}; the same command goes on from there"
 
     def close(self) -> None:
         """Leave the file for a later run."""
@@ -93,18 +108,10 @@ class Journal:
             raise self._mistake(error) from None
         return connection
 
-    def _run(self, statement: str) -> list[tuple[Any, ...]]:
+    def _run(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
+        """Run one statement, which is a transaction."""
         try:
-            return self._connection.execute(statement).fetchall()
-        except sqlite3.Error as error:
-            raise self._mistake(error) from None
-
-    def _run_many(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
-        """All rows in one transaction."""
-        try:
-            self._connection.execute("BEGIN")
-            self._connection.executemany(statement, rows)
-            self._connection.execute("COMMIT")
+            return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise self._mistake(error) from None
 
@@ -120,15 +127,20 @@ class Journal:
 
 @contextmanager
 def open_journal(output: str, settings: Mapping[str, Any], force: bool) -> Iterator[Journal]:
-    """The journal of an output, closed at the end and left in place; `discard` deletes it."""
+    """The journal of an output, closed at the end and left in place; `discard` deletes it.
+
+    Raises:
+        Stopped: The user stopped the block.
+        AspError: An engine gave up; told with what is kept.
+    """
     path = journal_path(output)
     journal = Journal(path, settings, force)
     try:
         yield journal
     except KeyboardInterrupt:
-        if path is not None:
-            log.info("%s: holds what was finished; the same command goes on from there", path)
-        raise
+        raise Stopped(f"stopped; {journal.in_words()}") from None
+    except Unanswered as error:
+        raise AspError(f"{error}; {journal.in_words()}") from None
     finally:
         journal.close()
 

@@ -18,7 +18,8 @@ import polars as pl
 from stages.profile.allowance import Allowance
 from stages.profile.asking import as_rows, ask
 from stages.profile.design import NUM_FIRST, design, requests_for
-from stages.profile.engine import Engine, Sampling, cut_batches
+from stages.profile.endpoint.settings import EndpointSettings
+from stages.profile.engine import Engine, InBatches, Sampling
 from stages.profile.forecast import Outlook
 from stages.profile.journal import open_journal
 from stages.profile.keys import Tokenizer, decoded, id_keys, text_keys
@@ -64,14 +65,15 @@ class RolloutsConfig:
 class ModelConfig:
     """How to ask a model."""
 
-    model: str  # directory or name
+    model: str  # directory or name; of an endpoint: its name there
     max_response_tokens: int = 2048  # the cap
     temperature: float = 1.0  # as RL training samples; 0 is greedy
     rollouts_per_prompt: int | None = None  # None: few of each, more of some (design.py)
     num_prompts: int | None = None  # at most; None: all
     max_profile_tokens: int | None = None  # response tokens to be made; None: no limit
-    batch_size: int = 16  # responses generated together
-    uses_template: bool = True  # apply the tokenizer's chat template where it has one
+    batch_size: int = 16  # responses generated together on this machine
+    endpoint: EndpointSettings | None = None  # None: on this machine
+    uses_template: bool = True  # apply the chat template where there is one
     prompt_column: str = DEFAULT_PROMPT_COLUMN
     domain_column: str | None = None  # of the prompts; None: `domain` where there is one
     seed: int = 0  # of the choice of prompts and of the responses
@@ -214,29 +216,31 @@ def run_model(
     asked = _designed(prompts, config)
     requests = requests_for(asked, prompts)
     first = requests[: min(NUM_FIRST, len(asked))]
-    batches = cut_batches(requests, config.batch_size, config.seed)
     outlook = Outlook(
         first, asked.get_column("num_samples").to_list(), config.max_response_tokens, config.seed
     )
-    allowance = Allowance(config.max_profile_tokens)
-    if is_dry:
-        batches = batches[: -(-len(first) // config.batch_size)]
+    if is_dry:  # whole batches, so that the run that goes on from there cuts them alike
+        requests = requests[: -(-len(first) // config.batch_size) * config.batch_size]
     sampling = Sampling(config.temperature, config.max_response_tokens)
-    engine = (open_engine or _open_transformers)(config)
+    engine = (open_engine or _open_engine)(config)
     log.info(
         "%d responses to %d of %d prompts are asked for",
-        len(requests), len(asked), len(different(prompts.frame)),
+        asked.get_column("num_samples").sum(), len(asked), len(different(prompts.frame)),
     )  # fmt: skip
     settings = asdict(config) | {"model": engine.model} | engine.describe()
+    del settings["endpoint"]  # where it was asked, and how: of no effect on the answers
     of_answers = {name: value for name, value in settings.items() if name != "max_profile_tokens"}
     with open_journal(output, of_answers | {"prompts": prompts.sha256}, force) as journal:
-        answers = ask(engine, batches, journal, sampling, allowance, outlook)
+        allowance = Allowance(config.max_profile_tokens)
+        answers = ask(engine, requests, journal, sampling, allowance, outlook)
         if is_dry:
             log.info("a dry run: nothing is written; without --dry-run it goes on from here")
             return
-        responses = as_rows(batches, answers)
+        if not answers:
+            raise AspError("the server refuses every prompt, as said above; there is no profile")
+        responses = as_rows(requests, answers)
         profile, results = profile_model(responses, engine.model, prompts, config)
-        if len(responses) < len(requests):
+        if allowance.is_spent and len(responses) < len(requests):
             log.info(
                 "--max-profile-tokens %s is spent: %d of %d responses were not asked for",
                 f"{config.max_profile_tokens:,}", len(requests) - len(responses), len(requests),
@@ -262,10 +266,15 @@ def _designed(prompts: PromptFile, config: ModelConfig) -> pl.DataFrame:
     )
 
 
-def _open_transformers(config: ModelConfig) -> Engine:
+def _open_engine(config: ModelConfig) -> Engine:
+    if config.endpoint is not None:
+        from stages.profile.endpoint.engine import EndpointEngine
+
+        return EndpointEngine(config.endpoint, config.model, config.uses_template, config.seed)
     from stages.profile.transformers_engine import TransformersEngine
 
-    return TransformersEngine(config.model, config.uses_template)
+    engine = TransformersEngine(config.model, config.uses_template)
+    return InBatches(engine, config.batch_size, config.seed)
 
 
 def _tokenizer_for(recording: Recording, config: RolloutsConfig) -> Tokenizer | None:

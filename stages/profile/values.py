@@ -9,16 +9,22 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from stages.profile.engine import FinishReason
 from stages.tables.errors import AspError, first_few
 
 LARGEST = 2**53  # floats hold every whole number up to it
-FINISH_REASONS = {
+FINISH_REASONS: dict[FinishReason, tuple[str, ...]] = {
     "stop": ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "tool_calls"),
     "length": ("length", "max_tokens", "max_length", "model_length"),
     "abort": ("abort", "aborted", "cancelled", "canceled", "error", "content_filter"),
 }
 """What engines and endpoints call the three ends that the profile tells apart."""
 _REASON = {word: reason for reason, words in FINISH_REASONS.items() for word in words}
+
+
+def reason_of(word: str) -> FinishReason | None:
+    """Which of the three ends a word names; None where it names none."""
+    return _REASON.get(word.strip().lower())
 
 
 def numbers(

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stages.profile.engine import Answer, Batch, Engine, OnTokens, Sampling, cut_batches
+from stages.profile.engine import Answer, Batch, InBatches, Key, OnTokens, Request, Sampling
 from stages.profile.stage import ModelConfig, RolloutsConfig, run_model, run_rollouts
 from stages.tables.errors import AspError
 from stages.tables.io import Table, read_table
@@ -29,7 +30,7 @@ class FakeEngine:
     """Draws lengths from the batch's seed; dies when it is asked for one batch too many."""
 
     dies_after: int | None = None  # batches
-    asked: list[int] = field(default_factory=list)  # numbers of the batches it answered
+    asked: list[Key] = field(default_factory=list)  # first request of each batch it answered
     model: str = "fake"
 
     def describe(self) -> dict[str, Any]:
@@ -38,7 +39,7 @@ class FakeEngine:
     def generate(self, batch: Batch, sampling: Sampling, on_tokens: OnTokens) -> list[Answer]:
         if len(self.asked) == self.dies_after:
             raise Killed
-        self.asked.append(batch.number)
+        self.asked.append(batch.requests[0].key)
         drawn = np.random.default_rng(batch.seed).integers(1, 20, len(batch.requests))
         tokens = [min(int(n), sampling.max_response_tokens) for n in drawn]
         on_tokens(sum(tokens))
@@ -54,6 +55,8 @@ class FakeEngine:
         ]
 
 
+# The first request of each batch: once each of the six prompts, then their other responses.
+BATCHES = [(1, 0), (0, 0), (5, 1), (4, 1), (6, 1)]
 CONFIG = ModelConfig("fake", max_response_tokens=12, rollouts_per_prompt=3, batch_size=4)
 
 
@@ -64,10 +67,18 @@ def prompts_path(tmp_path: Path) -> str:
     return str(path)
 
 
+def in_batches(engine: FakeEngine) -> Callable[[ModelConfig], InBatches]:
+    return lambda config: InBatches(engine, config.batch_size, config.seed)
+
+
 def run(
-    prompts: str, output: Path, engine: Engine, config: ModelConfig = CONFIG, force: bool = False
+    prompts: str,
+    output: Path,
+    engine: FakeEngine,
+    config: ModelConfig = CONFIG,
+    force: bool = False,
 ) -> Table:
-    run_model(prompts, str(output), config, force, open_engine=lambda _: engine)
+    run_model(prompts, str(output), config, force, open_engine=in_batches(engine))
     return read_table(str(output), Profile)
 
 
@@ -102,7 +113,7 @@ def test_a_killed_run_goes_on(prompts_path: str, tmp_path: Path, dies_after: int
     assert (tmp_path / "p.parquet.journal").exists()
     table = run(prompts_path, output, resumed).frame
     assert table.equals(whole)
-    assert dying.asked + resumed.asked == list(range(5))
+    assert dying.asked + resumed.asked == BATCHES
     assert [p.name for p in tmp_path.glob("p.*")] == ["p.parquet"]
 
 
@@ -118,7 +129,7 @@ def test_a_run_killed_again_and_again_ends(prompts_path: str, tmp_path: Path) ->
         finally:
             asked += engine.asked
     assert table.equals(whole)
-    assert asked == list(range(5))
+    assert asked == BATCHES
 
 
 def test_sigkill_in_the_middle_of_a_batch(prompts_path: str, tmp_path: Path) -> None:
@@ -132,19 +143,19 @@ def test_sigkill_in_the_middle_of_a_batch(prompts_path: str, tmp_path: Path) -> 
 
         class Killing(test_stage.FakeEngine):
             def generate(self, batch, sampling, on_tokens):
-                if batch.number == 3:
+                if len(self.asked) == 3:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return super().generate(batch, sampling, on_tokens)
 
         test_stage.run_model({prompts_path!r}, {str(output)!r}, test_stage.CONFIG,
-                             open_engine=lambda _: Killing())
+                             open_engine=test_stage.in_batches(Killing()))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
     assert done.returncode == -9
     assert {p.name for p in tmp_path.iterdir()} == {"prompts.parquet", "p.parquet.journal"}
     engine = FakeEngine()
     table = run(prompts_path, output, engine).frame
-    assert engine.asked == [3, 4]
+    assert engine.asked == BATCHES[3:]
     assert table.equals(run(prompts_path, tmp_path / "whole.parquet", FakeEngine()).frame)
 
 
@@ -219,23 +230,36 @@ def test_a_dry_run_says_the_cost_and_leaves_the_first_responses_to_the_run(
 ) -> None:
     output, dry = tmp_path / "p.parquet", FakeEngine()
     with caplog.at_level("INFO", logger="asp"):
-        run_model(prompts_path, str(output), CONFIG, is_dry=True, open_engine=lambda _: dry)
+        run_model(prompts_path, str(output), CONFIG, is_dry=True, open_engine=in_batches(dry))
     assert "told from the first 6 responses: 18 responses take " in caplog.text
     assert not output.exists()
-    assert dry.asked == [0, 1]  # 6 prompts, in batches of 4
+    assert dry.asked == BATCHES[:2]  # 6 prompts, in batches of 4
     limited = replace(CONFIG, max_profile_tokens=100)  # chosen now that the cost is known
     engine = FakeEngine()
     table = run(prompts_path, output, engine, limited).frame
-    assert engine.asked == [2, 3, 4][: len(engine.asked)]
+    assert engine.asked == BATCHES[2:][: len(engine.asked)]
     assert table.equals(run(prompts_path, tmp_path / "q.parquet", FakeEngine(), limited).frame)
 
 
-def test_batches_are_seeded_by_seed_and_number() -> None:
-    requests: list[Any] = list(range(10))
-    batches = cut_batches(requests, 4, seed=0)
-    assert [list(batch.requests) for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert len({b.seed for b in batches} | {b.seed for b in cut_batches(requests, 4, 1)}) == 6
-    assert cut_batches(requests, 4, 0) == batches
+def test_seeds_of_batches_hang_on_the_seed_and_the_first_request() -> None:
+    requests = [Request(prompt, "a", 0) for prompt in range(10)]
+
+    def batches(seed: int, requests: list[Request]) -> list[Batch]:
+        seen: list[Batch] = []
+
+        class Seeing(FakeEngine):
+            def generate(self, batch: Batch, *rest: Any) -> list[Answer]:
+                seen.append(batch)
+                return super().generate(batch, *rest)
+
+        answered = InBatches(Seeing(), 4, seed).answer(requests, Sampling(1, 9), lambda n: None)
+        assert [request for finished in answered for request, _ in finished] == requests
+        return seen
+
+    whole = batches(0, requests)
+    assert [len(batch.requests) for batch in whole] == [4, 4, 2]
+    assert batches(0, requests[4:]) == whole[1:]
+    assert len({b.seed for b in whole} | {b.seed for b in batches(1, requests)}) == 6
 
 
 def test_equal_rollouts_and_flags_give_equal_bytes(prompts_path: str, tmp_path: Path) -> None:

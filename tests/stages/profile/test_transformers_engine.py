@@ -27,7 +27,7 @@ def engine(tiny_model: Path) -> Any:
 
 def batch(prompts: list[Any], seed: int = 0, copies: int = 1) -> Batch:
     requests = [Request(i, p, s) for i, p in enumerate(prompts) for s in range(copies)]
-    return Batch(0, seed, requests)
+    return Batch(seed, requests)
 
 
 def by_hand(engine: Any, prompt: Any, temperature: float, cap: int) -> tuple[int, int, str]:
