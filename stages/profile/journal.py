@@ -80,11 +80,15 @@ class Journal:
         """Keep what is finished."""
         self._run(_RECORD, json.dumps([[*request.key, asdict(a)] for request, a in finished]))
 
-    def in_words(self) -> str:
-        """What it holds, and what to do with it."""
+    def leave(self) -> str:
+        """Close; say what is kept and how to go on. A file that holds nothing is deleted."""
+        ((num_responses,),) = self._run("SELECT count(*) FROM responses")
+        if num_responses == 0:
+            self.discard()
+            return "nothing was finished"
+        self.close()
         if self._path is None:
             return "nothing is kept, for the output is standard output"
-        ((num_responses,),) = self._run("SELECT count(*) FROM responses")
         kept = f"{num_responses} responses are kept in {self._path}"
         return f"{kept}; the same command goes on from there"
 
@@ -138,9 +142,9 @@ def open_journal(output: str, settings: Mapping[str, Any], force: bool) -> Itera
     try:
         yield journal
     except KeyboardInterrupt:
-        raise Stopped(f"stopped; {journal.in_words()}") from None
+        raise Stopped(f"stopped; {journal.leave()}") from None
     except Unanswered as error:
-        raise AspError(f"{error}; {journal.in_words()}") from None
+        raise AspError(f"{error}; {journal.leave()}") from None
     finally:
         journal.close()
 

@@ -1,7 +1,7 @@
 """Requests on their way to servers: so many at once, each made until it is answered.
 
-Every failure of one request waits twice as long as the one before, or as long as the server's
-Retry-After says.
+After a failure a request waits, twice as long as the time before; the server that failed may have
+to be left alone for longer (`fleet.py`), and then another one is asked.
 """
 
 import asyncio
@@ -11,7 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    wait_exponential,
+    wait_random,
+)
 
 from stages.profile.endpoint.client import Client, Failure, Refusal
 from stages.profile.endpoint.counting import Counting, Tokenizer, finish_reason
@@ -238,12 +244,10 @@ class _Tries:
     num_timeouts: int = 0
 
     def wait(self, state: RetryCallState) -> float:
-        """As the server says, else longer with each try, and by chance, for others wait too."""
-        said_s = _failure_of(state).retry_after_s
-        if said_s is not None:
-            return min(said_s, self.patience.longest_retry_after_s)
-        first_s = self.patience.first_wait_s
-        return wait_exponential_jitter(first_s, self.patience.longest_wait_s, jitter=first_s)(state)
+        """Longer with each try, and by chance, for others wait too."""
+        first_s, longest_s = self.patience.first_wait_s, self.patience.longest_wait_s
+        wait = wait_exponential(first_s, longest_s) + wait_random(0, first_s)
+        return float(wait(state))
 
     def are_over(self, state: RetryCallState) -> bool:
         """Whether the request is at fault: only its own failures count."""

@@ -69,7 +69,6 @@ class Fleet:
         self._patience = patience
         self._clock = clock
         self._changed = asyncio.Event()
-        self._last_words = ""
 
     async def post(
         self,
@@ -89,7 +88,7 @@ class Fleet:
         Raises:
             Refusal: The server will not answer this request.
             ServerFailure: No answer this time.
-            Unanswered: No server is left, or a server will answer no request.
+            Unanswered: The server will answer no request.
         """
         server = await self._take()
         began_s = self._clock()
@@ -111,38 +110,35 @@ class Fleet:
         return answered, Timing(latency_s, max(1, round(mean)))
 
     def rest(self, failure: "ServerFailure", seconds: float) -> None:
-        """Leave a server alone that failed, as long as the request waits; or for good.
+        """Leave a server alone that failed: so many seconds, as long as it asks for, or for good.
 
         Where the request alone is at fault, only a server that asks for it is left alone.
+
+        Raises:
+            Unanswered: That was the last one.
         """
         server, now_s = failure.server, self._clock()
-        if failure.is_own and failure.retry_after_s is None:
-            return
-        server.rests_until_s = max(server.rests_until_s, now_s + seconds)
-        if failure.is_own:
-            return
-        if server.failing_since_s is None:
+        asked_s = failure.retry_after_s or 0.0
+        if not failure.is_own or asked_s:
+            server.rests_until_s = max(server.rests_until_s, now_s + max(seconds, asked_s))
+        if not failure.is_own and server.failing_since_s is None:
             server.failing_since_s = now_s
             log.info(
                 "--endpoint %s: %s; asking again for %s",
                 server.client.name, failure, duration(self._patience.outage_s),
             )  # fmt: skip
-        too_long = (failure.retry_after_s or 0.0) > self._patience.longest_retry_after_s
-        if too_long or now_s - server.failing_since_s >= self._patience.outage_s:
+        since_s = now_s if server.failing_since_s is None else server.failing_since_s
+        is_dead = now_s - since_s >= self._patience.outage_s
+        if server in self._live and (is_dead or asked_s > self._patience.longest_retry_after_s):
             self._bury(server, failure)
         self._tell_waiting()
 
     def _bury(self, server: Server, failure: "ServerFailure") -> None:
-        if server not in self._live:
-            return
         self._live.remove(server)
-        if self._live:
-            log.warning(
-                "--endpoint %s: is given up (%s); its requests go to the others",
-                server.client.name, failure,
-            )  # fmt: skip
-        else:
-            self._last_words = f"--endpoint {server.client.name}: is given up ({failure})"
+        words = f"--endpoint {server.client.name}: is given up ({failure})"
+        if not self._live:
+            raise Unanswered(words)
+        log.warning("%s; its requests go to the others", words)
 
     def _note_answer(self, server: Server) -> None:
         if server.failing_since_s is not None:
@@ -152,7 +148,7 @@ class Fleet:
 
     async def _take(self) -> Server:
         """The server to ask, once there is one that is ready."""
-        while self._live:
+        while True:
             now_s = self._clock()
             ready = [server for server in self._live if server.is_ready(now_s)]
             if ready:
@@ -161,7 +157,6 @@ class Fleet:
             with suppress(TimeoutError):
                 async with asyncio.timeout(resting_s if resting_s > 0 else None):
                     await self._changed.wait()
-        raise Unanswered(self._last_words)
 
     def _tell_waiting(self) -> None:
         self._changed.set()

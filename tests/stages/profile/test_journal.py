@@ -93,8 +93,17 @@ def test_a_run_that_stops_says_what_is_kept_and_how_to_go_on(tmp_path: Path) -> 
         raise Unanswered("no server is left")
     assert str(given_up.value) == f"no server is left; {kept}"
     nothing = "nothing is kept, for the output is standard output"
-    with pytest.raises(Stopped, match=nothing), open_journal("-", SETTINGS, False):
+    with pytest.raises(Stopped, match=nothing), open_journal("-", SETTINGS, False) as journal:
+        journal.record(FINISHED)
         raise KeyboardInterrupt
+
+
+def test_a_run_that_stops_before_anything_is_finished_leaves_no_journal(tmp_path: Path) -> None:
+    output = str(tmp_path / "p.parquet")
+    nothing = "no such server; nothing was finished"
+    with pytest.raises(AspError, match=nothing), open_journal(output, SETTINGS, False):
+        raise Unanswered("no such server")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_finished_together_is_kept_together_or_not_at_all(tmp_path: Path) -> None:
