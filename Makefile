@@ -28,7 +28,7 @@ GROUPING = $(if $(PROMPTS_PER_GROUP),--prompts-per-group $(PROMPTS_PER_GROUP),--
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo schedule tiny-model test test-slow test-train lint format docs bench bench-train clean FORCE
+.PHONY: help demo schedule tiny-model test test-slow test-train test-verl lint format docs bench bench-train clean FORCE
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,7 +47,7 @@ $(VENV)/.installed-%: $(VENV)/.installed
 
 # --- The pipeline: each stage runs when its input is newer -------------------------------------
 
-schedule: $(BUILD)/schedule.parquet $(if $(FOR),$(BUILD)/$(FOR)/README.md) ## Schedule PROMPTS, from ROLLOUTS=... or MODEL=...; FOR=verl|trl emits for a trainer.
+schedule: $(BUILD)/schedule.parquet $(if $(FOR),$(BUILD)/$(FOR)/README.md) ## Schedule PROMPTS, from ROLLOUTS=... or MODEL=...; FOR=verl emits for a trainer (asp emit --list).
 
 # Stamps: rewritten when a setting changes, so that the stages which it concerns run again.
 $(BUILD)/.profile-settings: FORCE
@@ -113,6 +113,22 @@ test-slow: $(VENV)/.installed-test ## Run the slow tests too.
 
 test-train: $(VENV)/.installed-test ## Kill the trainer's processes a hundred times; train a tiny model.
 	$(BIN)/python -m pytest -m slow tests/rollout/trainer
+
+# Each verl in an environment of its own, without vLLM: what decides order and placement needs none.
+VERL_NEEDS := accelerate cachetools codetiming datasets fastapi hydra-core numpy pandas peft pillow \
+    'ray[default]' tensordict torchdata transformers uvicorn
+
+$(VENV)-verl-%/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet -c constraints.txt torch
+	$(@D)/bin/python -m pip install --quiet -c constraints.txt -e . $(VERL_NEEDS) hypothesis pytest
+	$(@D)/bin/python -m pip install --quiet --no-deps verl==$*
+	@touch $@
+
+test-verl: $(VENV)-verl-0.9.1/.installed $(VENV)-verl-0.7.1/.installed ## verl's own loader, router and sampler over emitted files.
+	for version in 0.9.1 0.7.1; do \
+	    OMP_NUM_THREADS=1 $(VENV)-verl-$$version/bin/python -m pytest tests/trainers/test_verl.py || exit 1; \
+	done
 
 lint: $(VENV)/.installed-lint ## Style, format, types.
 	$(BIN)/ruff check .

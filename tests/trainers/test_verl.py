@@ -125,7 +125,7 @@ def test_the_sampler_of_old_verl_anchors_each_step_and_resumes(tmp_path: Path) -
         "data.dataloader_num_workers=0",
     )
     with on_path(folder):
-        loader = make_loader(make_config(folder, "verl", *flags, "data.gen_batch_size=2"))
+        loader = make_loader(make_config(folder, "verl", *flags, "+data.gen_batch_size=2"))
         assert isinstance(loader.sampler, AbstractCurriculumSampler)
         batches = iter(loader)
         drawn = [[*indices(next(batches)), *indices(next(batches))] for _ in range(3)]
@@ -133,7 +133,7 @@ def test_the_sampler_of_old_verl_anchors_each_step_and_resumes(tmp_path: Path) -
         drawn.append([*indices(next(batches)), *indices(next(batches)), *indices(next(batches))])
         loader.sampler.update(None)  # what verl calls at the end of a step
 
-        resumed = make_loader(make_config(folder, "verl", *flags, "data.gen_batch_size=2"))
+        resumed = make_loader(make_config(folder, "verl", *flags, "+data.gen_batch_size=2"))
         resumed.load_state_dict(loader.state_dict())
         rest = [i for batch in resumed for i in indices(batch)]
     planned = planned_batches(folder)

@@ -103,6 +103,46 @@ def test_awkward_columns_come_back_as_they_were(
     assert list(tmp_path.iterdir()) == [copy]
 
 
+@pytest.mark.parametrize("bucket_bytes", [SMALL, 2**20])
+def test_columns_are_added_after_those_of_the_user(
+    awkward: Path, tmp_path: Path, bucket_bytes: int
+) -> None:
+    added = pl.DataFrame({"asp_prompt_id": ORDER, "asp_instance": [None, 1, None, 3, 4, 5]})
+    with open(awkward, "rb") as source:
+        rows = ParquetRows("p", "", source, "prompt", bucket_bytes)
+        rows.write(ORDER, tmp_path, added)
+    copy = tmp_path / "prompts.parquet"
+    with pq.ParquetFile(awkward) as before, pq.ParquetFile(copy) as after:
+        names = before.schema_arrow.names
+        assert after.schema_arrow.names == [*names, *added.columns]
+        for name in names:
+            kept, given_field = after.schema_arrow.field(name), before.schema_arrow.field(name)
+            assert kept.equals(given_field, check_metadata=True)
+        assert after.schema_arrow.metadata == before.schema_arrow.metadata
+    for name in names:
+        given_values = values_of(awkward, name)
+        assert values_of(copy, name) == [given_values[row] for row in ORDER], name
+    assert values_of(copy, "asp_prompt_id") == [repr(int(row)) for row in ORDER]
+    assert values_of(copy, "asp_instance") == ["None", "1", "None", "3", "4", "5"]
+
+
+def test_datasets_reads_added_columns_beside_the_features_that_the_user_noted(
+    tmp_path: Path,
+) -> None:
+    """Its footer names features of the user's columns alone."""
+    datasets = pytest.importorskip("datasets")
+    own = datasets.Dataset.from_dict({"prompt": ["a", "b"], "label": [0, 1]}).cast_column(
+        "label", datasets.ClassLabel(names=["no", "yes"])
+    )
+    own.to_parquet(str(tmp_path / "p.parquet"))
+    with open_rows(str(tmp_path / "p.parquet"), "prompt") as rows:
+        rows.write(np.array([1, 0]), tmp_path, pl.DataFrame({"asp_epoch": [0, 0]}))
+    path, cache = str(tmp_path / "prompts.parquet"), str(tmp_path / "cache")
+    loaded = datasets.load_dataset("parquet", data_files=path, split="train", cache_dir=cache)
+    assert loaded["label"][:] == [1, 0] and loaded["asp_epoch"][:] == [0, 0]
+    assert loaded.features["label"].names == ["no", "yes"]
+
+
 def test_keys_that_stand_in_the_footer_alone_are_kept(tmp_path: Path) -> None:
     """Polars writes them there, not into the Arrow schema."""
     source = tmp_path / "p.parquet"
@@ -164,6 +204,21 @@ def test_json_lines_are_moved_byte_for_byte(tmp_path: Path) -> None:
     last = lines[2] + b"\n"
     written = (tmp_path / "prompts.jsonl").read_bytes()
     assert written == last + lines[0] + lines[1] + last
+
+
+def test_keys_are_added_to_a_json_line_before_its_brace(tmp_path: Path) -> None:
+    lines = [b'{"prompt": "a", "big": 123456789012345678901234567890}\r\n', b'{"prompt": "}" } ']
+    (tmp_path / "p.jsonl").write_bytes(b"".join(lines))
+    added = pl.DataFrame({"asp_epoch": [0, 1], "asp_instance": [None, 2]})
+    with open_rows(str(tmp_path / "p.jsonl"), "prompt") as rows:
+        assert set(rows.columns()) == {"prompt", "big"}
+        rows.write(np.array([1, 0]), tmp_path, added)
+    assert (tmp_path / "prompts.jsonl").read_bytes().split(b"\n") == [
+        b'{"prompt": "}" , "asp_epoch": 0, "asp_instance": null} ',
+        b'{"prompt": "a", "big": 123456789012345678901234567890, "asp_epoch": 1, '
+        b'"asp_instance": 2}\r',
+        b"",
+    ]
 
 
 MESSAGES = [
