@@ -66,9 +66,9 @@ class Handover:
 class Follows:
     """What a trainer keeps of a schedule: a line of the table in the README and of `--list`.
 
-    `checked` tells what was read, and what was run; `proof` is "run" only if the trainer's own code
-    that decides the order was run over emitted files, else "contract": read in its source, and
-    tested against that reading.
+    `checked` tells what was read, and what was run. `proof` is "run" only if all of the trainer's
+    own code that decides the order was run over emitted files, else "contract": read in its source,
+    and tested against that reading.
     """
 
     order: Literal["settings", "shipped code", "no"]  # what keeps it

@@ -60,7 +60,7 @@ MINDSPEED_RL = Trainer(
         sizes="fixed",
         instances="no",
         partial_rollouts="unsupported",
-        checked="2.3.0 (05a90d77): source read",
+        checked="2.3.0 (05a90d77): its loader run, the rest read",
         proof="contract",
     ),
     settings=settings,

@@ -86,7 +86,7 @@ NEMO_RL = Trainer(
         sizes="fixed",
         instances="no",
         partial_rollouts="unsupported",
-        checked="7ea279ab (after 0.7.0): source read",
+        checked="7ea279ab (after 0.7.0): its dataset run, the rest read",
         proof="contract",
     ),
     settings=settings,

@@ -75,7 +75,7 @@ OPENRLHF = Trainer(
         sizes="fixed",
         instances="no",
         partial_rollouts="settings",
-        checked="0.11.0 (3c3be623): its dataset, strategy, prepare_datasets",
+        checked="0.11.0 (3c3be623): source read",
         proof="contract",
     ),
     settings=settings,

@@ -59,7 +59,7 @@ PRIME_RL = Trainer(
         sizes="varying",
         instances="no",
         partial_rollouts="unsupported",
-        checked="0.8.1.dev67 (559b4477): source read",
+        checked="0.8.1.dev67 (559b4477): its sampler run, the rest read",
         proof="contract",
     ),
     settings=settings,

@@ -87,7 +87,7 @@ SKYRL = Trainer(
         sizes="fixed",
         instances="no",
         partial_rollouts="unsupported",
-        checked="a9564572 (after 0.3.0): its dataset, loader, trainer hook",
+        checked="a9564572 (after 0.3.0): source read",
         proof="contract",
     ),
     settings=settings,

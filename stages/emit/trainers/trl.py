@@ -166,7 +166,7 @@ TRL_ASYNC = Trainer(
         sizes="varying",
         instances="no",
         partial_rollouts="unsupported",
-        checked="1.16.0: its rollout loop's dataset iterator",
+        checked="1.16.0: source read",
         proof="contract",
     ),
     settings=async_settings,
