@@ -52,10 +52,9 @@ def run(path: str) -> str:
 
 
 def _render(trace: Table, steps: pl.DataFrame) -> str:
-    measures, ledger_u = _recorded(trace)
-    end_s = float(trace.frame["time_s"].max() or 0.0)  # type: ignore[arg-type]
+    measures, seconds, ledger_u = _recorded(trace)
     blocks = [
-        words.of_run(measures, len(steps), end_s),
+        words.of_run(measures, len(steps), seconds),
         _ledgers(ledger_u, measures.ledger),
         _spans(steps, trace.frame),
         [_events(trace.frame)],
@@ -63,8 +62,8 @@ def _render(trace: Table, steps: pl.DataFrame) -> str:
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _recorded(trace: Table) -> tuple[Measures, dict[str, Ledger]]:
-    """Measures and ledgers, from the footer."""
+def _recorded(trace: Table) -> tuple[Measures, float, dict[str, Ledger]]:
+    """Measures, seconds and ledgers, from the footer."""
     results = trace.provenance.results if trace.provenance else {}
     try:
         ledger_u = {unit: _ledger(spent) for unit, spent in results["ledger_u"].items()}
@@ -74,13 +73,15 @@ def _recorded(trace: Table) -> tuple[Measures, dict[str, Ledger]]:
             if field.name != "ledger"
         }
         measures = Measures(ledger=_ledger(results["ledger"]), **numbers)  # type: ignore[arg-type]
-        assert measures.ledger.total > 0
-    except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
+        seconds = _number(results["seconds"])
+        if not measures.ledger.total:
+            raise ValueError
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise AspError(
             f"{trace.name}: its footer does not tell where the time went; `asp simulate` and "
             "`asp train` write it"
         ) from None
-    return measures, ledger_u
+    return measures, seconds, ledger_u
 
 
 def _ledger(spent: Mapping[str, Any]) -> Ledger:

@@ -5,7 +5,8 @@ draining, over the batch groups of the schedule. So orders with other steps, and
 add steps of tails alone, are compared on the same prompts.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rollout.simulator.ledger import Ledger
 from rollout.simulator.run import Run
@@ -35,3 +36,9 @@ def measure(run: Run, num_iterations: int) -> Measures:
         run.mean_lag(), run.max_lag, run.ledger, run.timed_out_responses, run.timed_out_rewards,
         len(run.failed),
     )  # fmt: skip
+
+
+def results_of(run: Run, measures: Measures) -> dict[str, Any]:
+    """What the footer of a run's tables keeps: measures, seconds, the ledger of each unit."""
+    ledger_u = {unit: ledger.as_dict() for unit, ledger in run.ledger_u.items()}
+    return asdict(measures) | {"seconds": run.seconds, "ledger_u": ledger_u}

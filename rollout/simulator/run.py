@@ -52,10 +52,6 @@ class Run:
         """Of all units."""
         return sum(self.ledger_u.values(), Ledger())
 
-    def ledgers(self) -> dict[str, dict[str, float]]:
-        """By unit, by name, as a footer keeps them."""
-        return {unit: ledger.as_dict() for unit, ledger in self.ledger_u.items()}
-
     @property
     def max_lag(self) -> int:
         """Largest lag of a sample group."""

@@ -16,7 +16,7 @@ from rollout.simulator import words
 from rollout.simulator.chrome import chrome_trace
 from rollout.simulator.clusterfile import ClusterFile, read_cluster
 from rollout.simulator.compare import Comparison, num_iterations
-from rollout.simulator.measures import measure
+from rollout.simulator.measures import measure, results_of
 from rollout.simulator.modes import Mode, in_mode
 from rollout.simulator.observed import Recorded, read_observed
 from rollout.simulator.simulate import simulate
@@ -69,7 +69,7 @@ def run(
             "mode": cluster_file.mode, "cluster": asdict(on), "settings": asdict(settings),
             "disturbances": [asdict(each) for each in cluster_file.disturbances],
         },
-        results=asdict(measures) | {"ledger_u": done.ledgers()},
+        results=results_of(done, measures),
     )  # fmt: skip
     write_table(done.trace, Trace, output, provenance, force)
     if chrome is not None:

@@ -20,11 +20,12 @@ from rollout.trainer.rewards.load import load_reward
 from rollout.trainer.units import Trainer
 from stages.lengths import table as lengths_table
 from stages.tables.errors import AspError
-from stages.tables.io import Table, read_bytes, read_table
+from stages.tables.io import Table, read_table
 from stages.tables.prompt_survey import PromptFile, read_prompts
 from stages.tables.prompts import parse_records
 from stages.tables.provenance import Input
 from stages.tables.schemas import Lengths
+from stages.tables.stream import readable_twice
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ def read_model(config: ModelConfig) -> ModelInputs:
     load_reward(config.reward, os.getcwd())
     if not (Path(config.model) / "config.json").is_file():
         raise AspError(f"--model {config.model}: holds no config.json; give a model's directory")
-    prompts = read_prompts(config.prompts, config.prompt_column)
+    with readable_twice(config.prompts) as (name, file):
+        prompts = replace(read_prompts(str(file), config.prompt_column), name=name)
+        rows = parse_records(name, file.read_bytes()).to_dicts()
     lengths = config.lengths and read_table(config.lengths, Lengths, lengths_table.complete)
-    return ModelInputs(
-        prompts, parse_records(*read_bytes(config.prompts)).to_dicts(), lengths or None
-    )
+    return ModelInputs(prompts, rows, lengths or None)
 
 
 def model_machine(found: ModelInputs, config: ModelConfig, seed: int) -> Machine:

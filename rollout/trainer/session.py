@@ -17,7 +17,6 @@ from rollout.control.messages import (
     Hold,
     Reload,
     Requeue,
-    Response,
     Score,
     Train,
     Unload,
@@ -38,6 +37,7 @@ from rollout.trainer.exchange import (
 )
 from rollout.trainer.resume import Checkpoint
 from rollout.trainer.stock import Stock
+from rollout.trainer.under_way import UnderWay
 from stages.tables.errors import log
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ class Session:
         self._training = driver.training
         self._journal = driver.journal
         self.do = InOrder(self._carry_out, self._note_occupancy).do
-        self._works: dict[int, tuple[Work, int]] = {}  # under way, with their actor
-        self._deadline_g: dict[int, float] = {}  # by sample group under way
+        self._under_way = UnderWay(driver.config.response_timeout_s)
 
     @property
     def is_done(self) -> bool:
@@ -125,11 +124,7 @@ class Session:
     def _dispatch(self, actor: int, work: Work) -> None:
         groups = {response.group for response in work.responses}
         self._journal.note(groups, "dispatched", self.control.fleet.actors[actor].version)
-        now_s, timeout_s = self._accounts.now_s, self._driver.config.response_timeout_s
-        for group in groups:
-            self._deadline_g.setdefault(group, now_s + timeout_s)
-        seconds = min(self._deadline_g[group] for group in groups) - now_s
-        self._works[work.number] = work, actor
+        seconds = self._under_way.begin(work, actor, self._accounts.now_s)
         self._hosts.tell(Generate(actor, work.number, self.stock.hand_out(work), seconds))
         patience_s = max(seconds, 0.0) + self._driver.config.grace_s
         self._driver.waiting.after(patience_s, lambda: self._too_late(work))
@@ -159,21 +154,21 @@ class Session:
         """News of an actor."""
         match news:
             case Ended(actor, number, drafts):
-                if number in self._works:
-                    work = self._works.pop(number)[0]
+                work = self._under_way.end(number)
+                if work is not None:
                     self.stock.take_back(drafts)
                     self._log("end", actor, work)
                     cut = self.stock.unfinished(drafts)
                     commands = self.control.ended(number, cut)
                     self.stock.cut(cut)
-                    self._restart_clock(cut)
+                    self._under_way.cut(cut)
                     self.do(commands)
             case Free(actor):
                 self.do(self.control.free(actor))
             case Unloaded(actor, drafts_w):
                 unfinished = {}
                 for number, drafts in drafts_w.items():
-                    self._works.pop(number, None)
+                    self._under_way.end(number)
                     self.stock.take_back(drafts)
                     unfinished[number] = self.stock.unfinished(drafts)
                 self.do(self.control.unloaded(actor, unfinished))
@@ -200,8 +195,7 @@ class Session:
         host.states = {}
         for actor in actors:
             self._accounts.record.event(self._accounts.now_s, "lost", f"GU{unit}", actor)
-            for number in [n for n, (_, owner) in self._works.items() if owner == actor]:
-                del self._works[number]
+            self._under_way.lose(actor)
             self.do(self.control.lost(actor))
         self._start(unit)
 
@@ -220,15 +214,10 @@ class Session:
         self._load(actor, version)
 
     def _too_late(self, work: Work) -> None:
-        if self._works.get(work.number, (None,))[0] is work:
-            unit = self._hosts.unit(self._works[work.number][1])
-            if unit is not None:
-                self._hosts.kill(unit, "it does not answer, long after the time of its work")
-
-    def _restart_clock(self, cut: Sequence[Response]) -> None:
-        """What waits for a tail takes no time; it has its own from when it goes on."""
-        for response in cut:
-            self._deadline_g.pop(response.group, None)
+        actor = self._under_way.actor_of(work)
+        unit = None if actor is None else self._hosts.unit(actor)
+        if unit is not None:
+            self._hosts.kill(unit, "it does not answer, long after the time of its work")
 
     def scored(self, group: int, rewards: tuple[float, ...] | None) -> None:
         """A sample group has its rewards; None: they never came."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollout.trainer.sealed import check_seal, sealed_directory
-from stages.tables.errors import AspError, log
+from stages.tables.errors import AspError
 
 
 @dataclass(frozen=True)
@@ -44,37 +44,12 @@ class Snapshots:
         if facts.get("version") != version:
             raise AspError(f"{self.path(version)}: holds version {facts.get('version')}")
 
-    def newest_intact(self, at_or_below: int) -> int | None:
-        """The latest version up to one that is as it was written; None: there is none.
-
-        Damaged ones are passed over, and told.
-        """
-        for version in reversed(self.versions()):
-            if version <= at_or_below:
-                try:
-                    self.check(version)
-                except AspError as error:
-                    log.warning("a snapshot is passed over: %s", error)
-                else:
-                    return version
-        return None
-
     def prune(self, keep: int, in_use: Collection[int]) -> list[int]:
         """Remove all but the last `keep` and those in use; return the removed versions."""
         assert keep > 0
         removed = [version for version in self.versions()[:-keep] if version not in in_use]
         for version in removed:
             self._remove(self.path(version))
-        return removed
-
-    def roll_back(self, version: int) -> list[int]:
-        """Remove what a later training wrote, and what it left unfinished; return the versions."""
-        for path in self._entries():
-            if path.name.startswith(".") and path.name.endswith(".tmp"):
-                shutil.rmtree(path)
-        removed = [later for later in self.versions() if later > version]
-        for later in removed:
-            self._remove(self.path(later))
         return removed
 
     def _entries(self) -> Iterator[Path]:

@@ -22,7 +22,7 @@ from rollout.control.settings import ControlSettings
 from rollout.origin import recorded_cap
 from rollout.simulator import words
 from rollout.simulator.cluster import Cluster
-from rollout.simulator.measures import measure
+from rollout.simulator.measures import measure, results_of
 from rollout.simulator.modes import Mode, in_mode
 from rollout.simulator.simulate import check_slots
 from rollout.simulator.stage import warn_of_idle_actors, warn_of_idle_budgets
@@ -233,7 +233,7 @@ def _write(driver: Driver, job: Job, settings: dict[str, Any], seed: int) -> Non
     measures = measure(done, num_iterations)
     measured = pl.DataFrame([m for row, m in driver.journal.steps() if row is not None])
     metrics = done.steps.hstack(measured.select(pl.exclude(done.steps.columns)))
-    results = asdict(measures) | {"ledger_u": done.ledgers()}
+    results = results_of(done, measures)
     for frame, schema, name in ((metrics, Metrics, "metrics"), (done.trace, Trace, "trace")):
         provenance = Provenance("train", f"{name}/1", settings, seed, results, job.footer)
         write_table(frame, schema, str(driver.place.path / f"{name}.parquet"), provenance, True)

@@ -20,6 +20,10 @@ MEASURES = Measures(
     4.0, 31.25, 3.0, 1.0, 0.75, 1, sum(LEDGERS.values(), Ledger()), 0, 0, 0
 )  # fmt: skip
 
+FOOTER = asdict(MEASURES) | {
+    "seconds": 8.0, "ledger_u": {unit: asdict(own) for unit, own in LEDGERS.items()}
+}  # fmt: skip
+
 # Step 0 was made twice: the second time counts. Each step took from the one before's end.
 ROWS = [
     (0.0, "join", "GU0", 0, None, None),
@@ -71,8 +75,7 @@ def trace(tmp_path: Path) -> Path:
     frame = pl.DataFrame(ROWS, schema=list(columns), orient="row").with_columns(
         actor=pl.lit(None, pl.Int64)
     )
-    footer = asdict(MEASURES) | {"ledger_u": {unit: asdict(own) for unit, own in LEDGERS.items()}}
-    provenance = Provenance("train", "trace/1", results=footer)
+    provenance = Provenance("train", "trace/1", results=FOOTER)
     write_table(frame, Trace, str(tmp_path / "trace.parquet"), provenance, force=False)
     metrics: dict[str, Any] = {
         "step": [0, 1], "group_id": [0, 1], "start_s": [3.0, 6.0], "end_s": [4.0, 8.0],
@@ -98,14 +101,11 @@ def test_what_is_no_run_is_refused(trace: Path) -> None:
     frame.write_parquet(trace)
     with pytest.raises(AspError, match="its footer does not tell where the time went"):
         run(str(trace))
-    footer = asdict(MEASURES) | {"ledger_u": {}, "mean_lag": "far"}
-    provenance = Provenance("simulate", "trace/1", results=footer)
+    provenance = Provenance("simulate", "trace/1", results=FOOTER | {"mean_lag": "far"})
     write_table(frame, Trace, str(trace), provenance, force=True)
     with pytest.raises(AspError, match="its footer does not tell where the time went"):
         run(str(trace))
-    provenance = Provenance(
-        "simulate", "trace/1", results=asdict(MEASURES) | {"ledger_u": {}}
-    )  # fmt: skip
+    provenance = Provenance("simulate", "trace/1", results=FOOTER)
     write_table(frame.filter(pl.col("event") == "join"), Trace, str(trace), provenance, force=True)
     with pytest.raises(AspError, match="tells of no training step"):
         run(str(trace))

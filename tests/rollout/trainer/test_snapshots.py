@@ -24,18 +24,15 @@ def snapshots(tmp_path: Path) -> Snapshots:
     return made
 
 
-def test_the_newest_intact_version_is_found(snapshots: Snapshots) -> None:
+def test_versions_are_listed(snapshots: Snapshots) -> None:
     assert snapshots.versions() == [0, 1, 2, 3, 4]
-    assert snapshots.newest_intact(9) == 4
-    assert snapshots.newest_intact(2) == 2
-    assert snapshots.newest_intact(-1) is None
-    assert Snapshots(snapshots.folder / "nowhere").newest_intact(9) is None
+    assert Snapshots(snapshots.folder / "nowhere").versions() == []
 
 
 @pytest.mark.parametrize(
     "harm", ["flip", "cut", "missing", "extra", "no seal", "bad seal", "moved"]
 )
-def test_a_damaged_snapshot_is_noticed_and_passed_over(snapshots: Snapshots, harm: str) -> None:
+def test_a_damaged_snapshot_is_noticed(snapshots: Snapshots, harm: str) -> None:
     path = snapshots.path(4)
     weights = path / "model.safetensors"
     content = weights.read_bytes()
@@ -56,7 +53,6 @@ def test_a_damaged_snapshot_is_noticed_and_passed_over(snapshots: Snapshots, har
     version = 7 if harm == "moved" else 4
     with pytest.raises(AspError, match=str(snapshots.path(version))):
         snapshots.check(version)
-    assert snapshots.newest_intact(9) == 3
 
 
 def test_pruning_keeps_the_last_and_what_is_in_use(snapshots: Snapshots) -> None:
@@ -65,18 +61,6 @@ def test_pruning_keeps_the_last_and_what_is_in_use(snapshots: Snapshots) -> None
     assert snapshots.prune(keep=2, in_use=()) == [1]
     assert snapshots.prune(keep=2, in_use=()) == []
     assert len(list(snapshots.folder.iterdir())) == 2
-
-
-def test_rolling_back_removes_later_versions_and_what_was_not_finished(
-    snapshots: Snapshots,
-) -> None:
-    (snapshots.folder / ".00000005.abc.new.tmp").mkdir()
-    assert snapshots.roll_back(2) == [3, 4]
-    assert [path.name for path in sorted(snapshots.folder.iterdir())] == [
-        "00000000", "00000001", "00000002",
-    ]  # fmt: skip
-    write(snapshots, 3, "others")
-    snapshots.check(3)
 
 
 def test_a_version_is_replaced_as_a_whole_and_not_by_a_failure(snapshots: Snapshots) -> None:
