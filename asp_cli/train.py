@@ -223,10 +223,11 @@ def command(
         "learning_rate": learning_rate, "kl_coefficient": kl,
     }  # fmt: skip
     of_timed = {"cluster": cluster, "profile": profile, "scale": time_scale}
-    if is_timed or not refresh_each_epoch:
-        of_timed["lengths"] = lengths
-    else:
-        of_model["lengths"] = lengths
+    if refresh_each_epoch and lengths is None:
+        raise typer.BadParameter("--lengths is missing; --refresh-each-epoch needs it")
+    if not (is_timed or refresh_each_epoch or lengths is None):
+        raise typer.BadParameter("--lengths: of use here with --refresh-each-epoch alone")
+    (of_timed if is_timed else of_model)["lengths"] = lengths
     of_cut = {
         "samples_per_prompt": samples_per_prompt, "batch_size": batch_size,
         "group_size": group_size, "epochs": epochs,
@@ -234,8 +235,6 @@ def command(
     needed, others = (of_timed, of_model) if is_timed else (of_model, of_timed)
     _refuse_given(others, f"--engine {engine} takes none")
     _need(needed, ("cluster", "lengths") if is_timed else ("model", "prompts", "reward"), engine)
-    if refresh_each_epoch and lengths is None:
-        raise typer.BadParameter("--refresh-each-epoch needs --lengths; give it")
     if schedule is not None:
         _refuse_given(of_cut, "a schedule says so itself")
     # Read when ray is imported: it would tell of lost processes on standard output.

@@ -36,6 +36,8 @@ max_lag = 1
         ((), "--model is missing; --engine transformers needs it"),
         (("--engine", "timed", "--cluster", "c"), "--lengths is missing; --engine timed needs it"),
         ((*TIMED, "--slots", 4), "--slots: --engine timed takes none; leave it out"),
+        (("--refresh-each-epoch",), "--lengths is missing; --refresh-each-epoch needs it"),
+        (("--lengths", "l"), "--lengths: of use here with --refresh-each-epoch alone"),
         (("--time-scale", 1), "--time-scale: --engine transformers takes none"),
         ((*TIMED, "--epochs", 2), "--epochs: a schedule says so itself"),
         ((*TIMED, "--time-scale", 0), "must be a number above 0"),

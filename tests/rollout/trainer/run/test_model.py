@@ -10,6 +10,11 @@ import pytest
 
 from rollout.trainer.config import ControlConfig, CutConfig, ModelConfig, RunConfig
 from rollout.trainer.sealed import check_seal
+from stages.balance import stage as balance
+from stages.balance.config import BalanceConfig
+from stages.partition import stage as partition
+from stages.partition.config import PartitionConfig
+from stages.tables.prompts import prompt_hash
 from tests.rollout.trainer.run.conftest import read_journal
 
 
@@ -47,3 +52,46 @@ def test_a_model_is_trained_on_its_own_responses(
     assert check_seal(place / "model")["version"] == 12
     tokens = [json.loads(row) for (row,) in read_journal(place, "SELECT tokens FROM trained")]
     assert max(map(max, tokens)) <= 24 and min(map(min, tokens)) >= 1
+
+
+@pytest.mark.slow
+def test_an_epoch_goes_by_what_the_model_said(
+    model_dir: Path, tmp_path: Path, ray_address: str
+) -> None:
+    """Of a schedule of two epochs the second is dealt by the responses of the first."""
+    from rollout.trainer import stage
+
+    prompts = [f"count to {number}" for number in range(12)]
+    rows = [{"prompt": prompt, "odd": 1} for prompt in prompts]
+    (tmp_path / "prompts").write_text("\n".join(map(json.dumps, rows)))
+    pl.DataFrame(
+        {
+            "prompt_id": range(12), "prompt_hash": [prompt_hash(prompt) for prompt in prompts],
+            "mu": 3.0, "sigma": 0.9, "cap": 24, "sample_sigma": 0.6,
+        }
+    ).write_parquet(tmp_path / "lengths")  # fmt: skip
+    cut = PartitionConfig(batch_size=2, samples_per_prompt=4)
+    partition.run(str(tmp_path / "lengths"), str(tmp_path / "minibatches"), cut)
+    deal = BalanceConfig(group_size=3, epochs=2)
+    balance.run(str(tmp_path / "minibatches"), str(tmp_path / "schedule"), deal)
+    source = ModelConfig(
+        str(model_dir), str(tmp_path / "prompts"), f"{__name__}:even", slots=12,
+        max_response_tokens=24, lengths=str(tmp_path / "lengths"),
+    )  # fmt: skip
+    control = ControlConfig(max_lag=0, refresh_each_epoch=True)
+    place = tmp_path / "run"
+    stage.run(
+        str(tmp_path / "schedule"), str(place), source, control, CutConfig(), RunConfig(), seed=3
+    )
+    seen = pl.read_parquet(place / "refreshed/epoch_1/observed.parquet")
+    assert seen["prompt"].to_list() == [prompt for prompt in prompts for _ in range(4)]
+    assert seen["model"].unique().to_list() == ["tiny"]
+    trained = "SELECT prompt, tokens FROM groups JOIN trained USING (number) WHERE epoch = 0"
+    made = {prompt: json.loads(tokens) for prompt, tokens in read_journal(place, trained)}
+    assert seen["response_tokens"].to_list() == [n for p in range(12) for n in made[p]]
+    heads = json.loads(read_journal(place, "SELECT heads FROM deals WHERE epoch = 1")[0][0])
+    groups = pl.read_parquet(place / "refreshed/epoch_1/groups.parquet")
+    numbered = [[number - 12 for number in head["groups"]] for head in heads]
+    order = pl.read_parquet(tmp_path / "schedule").filter(epoch=1).sort("position")["prompt_ids"]
+    known = [prompt for ids in order for prompt in ids]
+    assert [[known[place] for place in ids] for ids in numbered] == groups["prompt_ids"].to_list()
