@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 BUILD = Path(__file__).parent.parent / "build"
 FOLDER = BUILD / "train-speed"
-NUM_SEEDS, MAX_LAG = 5, 4
+NUM_SEEDS, MAX_LAG = 3, 4
 WAYS = {"ASP": "ASP", "async, shuffled": "verl", "hybrid, shuffled": "MindSpeed-RL"}
 SHAPE = Setting(12, 8, sigma=1.4, correlation=0.9, training=0.5)
 SETTING = replace(SHAPE, switching_seconds=0.25 * SHAPE.bound(0))

@@ -8,8 +8,8 @@ the Training Queue. No lag may exceed its bound.
 
 Fitted: the cost model to the minibatches that ran undisturbed from dispatch to end, training to
 the tokens of the steps, and the mean times of an export, a publication and a reload. What else
-takes time in processes is not modelled: calls, and the scheduling of a loaded machine. *Late* says
-how much: by what share training steps took longer than they should have slept.
+takes time in processes is not modelled: calls, and the scheduling of a loaded machine. *Late* tells
+how a run was disturbed: seconds that a reload took longer than it should have slept.
 
     python benchmarks/twin.py
 
@@ -266,10 +266,9 @@ def written_seconds(place: Path) -> float:
 
 
 def lateness(place: Path) -> float:
-    """By what share training steps took longer than they should have slept."""
-    metrics = pl.read_parquet(place / "metrics.parquet")
-    taken = float((metrics["end_s"] - metrics["start_s"]).sum())
-    return taken / (float(metrics["seconds"].sum()) * SCALE) - 1
+    """Seconds that a reload took longer than it should have slept, with its calls."""
+    trace = pl.read_parquet(place / "trace.parquet")
+    return gap(trace, "reload", "reloaded", "actor") - CLUSTER.reload_seconds * SCALE
 
 
 def differences(real: Measures, told: Measures) -> tuple[float, float, float]:
@@ -314,7 +313,7 @@ def print_job(name: str, real: Measures, cluster: Cluster) -> bool:
         f"| {name} | {real.iteration_seconds:.2f} s | {told.iteration_seconds:.2f} s "
         f"| {off[0]:+.1%} | {real.mean_lag:.2f} | {told.mean_lag:.2f} | {off[1]:+.2f} "
         f"| {real.queue_mean / BATCH:.2f} | {told.queue_mean / BATCH:.2f} | {off[2]:+.2f} "
-        f"| {real.max_lag}, {job.max_lag if has_bound else 'none'} | {late:+.1%} "
+        f"| {real.max_lag}, {job.max_lag if has_bound else 'none'} | {late:.2f} s "
         f"| {'met' if is_met else 'MISSED'} |"
     )
     return not has_bound or real.max_lag <= job.max_lag
