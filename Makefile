@@ -143,8 +143,8 @@ docs: $(VENV)/.installed ## Generate docs/cli.md, docs/tables.md and docs/rollou
 	$(BIN)/python docs/generate.py
 
 # Those that need neither arguments nor other data, the slow ones last; benchmarks/README.md has all.
-BENCH ?= partition_quality partition_scale prediction_quality token_budgets refresh_policies plan pacing \
-    near_balance published lag_and_budgets
+BENCH ?= profile_forecast partition_quality partition_scale prediction_quality token_budgets \
+    refresh_policies plan pacing near_balance published lag_and_budgets
 
 bench: $(VENV)/.installed ## Run the benchmarks on sample_data/, or those in BENCH="name ..."; each prints its figures.
 	for name in $(BENCH); do $(BIN)/python benchmarks/$$name.py || exit 1; done

@@ -1,10 +1,10 @@
 """How often does a profile cost what its first responses foretell?
 
-Recorded lengths stand for the model: 32 prompts' first responses are drawn at random, the cost of 500
-others is foretold from them, and compared with what these took. A range of 90% should be exceeded in
-5% of draws, and fallen short of in 5%. Beside it two that were not chosen: the plain Bayesian
-bootstrap at both ends, and the mean of a capped log-normal under the usual posterior of its two
-parameters. The width is that of the middle draw, high end over low end.
+Recorded lengths stand for the model: 32 prompts' first responses are drawn at random, the cost of
+500 others is foretold from them, and compared with what these took. A range of 90% should be
+exceeded in 5% of draws, and fallen short of in 5%. Beside it two that were not chosen: the plain
+Bayesian bootstrap at both ends, and the mean of a capped log-normal under the usual posterior of
+its two parameters. The width is that of the middle draw, high end over low end.
 
     python benchmarks/profile_forecast.py [ROLLOUTS.parquet ...]    # default: sample_data/
 """
@@ -32,7 +32,7 @@ def chosen(seen: Floats, cap: int, number: int, seed: int) -> tuple[float, float
 
 
 def plain_bootstrap(seen: Floats, cap: int, number: int, seed: int) -> tuple[float, float]:
-    """Both ends from what was seen alone: a cap equal to its mean adds no tail."""
+    """Both ends from what was seen alone."""
     rng = np.random.default_rng(seed)
     weight_ds = rng.dirichlet(np.ones(len(seen)), NUM_DRAWS)
     mean_d = weight_ds @ seen
@@ -92,11 +92,9 @@ if __name__ == "__main__":
     root = Path(__file__).parent.parent
     paths = [Path(p) for p in sys.argv[1:]] or [root / "sample_data/rollouts.parquet"]
     print(heading("What a profile will cost, foretold"))
-    print(
-        "| model | prompts | cap / mean | "
-        + " | ".join(f"{way}: above, below, width" for way in WAYS)
-    )
-    print("|---" * (3 + len(WAYS)) + "|")
+    columns = ["model", "prompts", "cap / mean", *(f"{way}: above, below, width" for way in WAYS)]
+    print("| " + " | ".join(columns) + " |")
+    print("|---" * len(columns) + "|")
     for path in paths:
         for model, length_p, cap in recorded(path):
             cells = [f"{model}", f"{len(length_p)}", f"{cap / length_p.mean():.0f}"]
