@@ -71,7 +71,9 @@ def in_words(
         f"{_numbers(tokens)} tokens"
     )
     if max_tokens is not None and tokens.high > max_tokens:
-        least, most = (max_tokens * num_responses / end for end in (tokens.high, tokens.low))
+        least, most = (
+            max_tokens * num_responses / max(end, 1.0) for end in (tokens.high, tokens.low)
+        )
         words += (
             f"; --max-profile-tokens {max_tokens:,} allows {least:,.0f} to "
             f"{min(most, num_responses):,.0f} of them"
