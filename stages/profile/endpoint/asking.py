@@ -102,7 +102,8 @@ class Asking:
         """Break off what is under way."""
         for worker in self._workers:
             worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        if self._workers:
+            await asyncio.gather(*self._workers, self._all_work, return_exceptions=True)
         for client in self._clients:
             await client.aclose()
 
