@@ -1,29 +1,19 @@
-"""Requests on their way to servers: so many at once, each made until it is answered.
-
-After a failure a request waits, twice as long as the time before; the server that failed may have
-to be left alone for longer (`fleet.py`), and then another one is asked.
-"""
+"""Requests on their way to servers: so many at once, each made until it is answered."""
 
 import asyncio
 import os
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception_type,
-    wait_exponential,
-    wait_random,
-)
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from stages.profile.endpoint.client import Client, Failure, Refusal
 from stages.profile.endpoint.counting import Counting, Tokenizer, finish_reason
 from stages.profile.endpoint.fleet import Fleet, Server, ServerFailure, Timing
 from stages.profile.endpoint.judgement import Judgement
-from stages.profile.endpoint.settings import EndpointSettings, Patience
+from stages.profile.endpoint.settings import EndpointSettings
+from stages.profile.endpoint.tries import Tries, failure_of
 from stages.profile.endpoint.wire import PLAIN_SAMPLING, Reply, Wire
 from stages.profile.engine import Answer, Finished, Request, Unanswered
 from stages.tables.errors import first_few, log
@@ -136,7 +126,7 @@ class Asking:
 
     async def _reply(self, asked: Sequence[Request]) -> tuple[Reply, Timing]:
         prompt, seed = asked[0].prompt, self._request_seed(asked[0])
-        tries = _Tries(self._settings.patience)
+        tries = Tries(self._settings.patience)
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(ServerFailure),
             wait=tries.wait,
@@ -156,7 +146,7 @@ class Asking:
     def _note_failure(self, state: RetryCallState) -> None:
         assert state.next_action is not None, "it is called before a wait"
         self._num_repeated += 1
-        self._fleet.rest(_failure_of(state), state.next_action.sleep)
+        self._fleet.rest(failure_of(state), state.next_action.sleep)
 
     def _request_seed(self, request: Request) -> int | None:
         if not self._settings.sends_seeds:
@@ -234,35 +224,3 @@ class _Unasked:
     def put_back(self, requests: Sequence[Request]) -> None:
         """They are to be asked next."""
         self._first.extendleft(reversed(requests))
-
-
-@dataclass
-class _Tries:
-    """The tries of one request: how long to wait between them, and when they are over."""
-
-    patience: Patience
-    num_failures: int = 0  # while the server answered others
-    num_timeouts: int = 0
-
-    def wait(self, state: RetryCallState) -> float:
-        """Longer with each try, and by chance, for others wait too."""
-        first_s, longest_s = self.patience.first_wait_s, self.patience.longest_wait_s
-        wait = wait_exponential(first_s, longest_s) + wait_random(0, first_s)
-        return float(wait(state))
-
-    def are_over(self, state: RetryCallState) -> bool:
-        """Whether the request is at fault: only its own failures count."""
-        failure = _failure_of(state)
-        if failure.is_own and failure.kind != "busy":
-            self.num_failures += 1
-            self.num_timeouts += failure.kind == "timeout"
-        return (
-            self.num_failures >= self.patience.num_failures
-            or self.num_timeouts >= self.patience.num_timeouts
-        )
-
-
-def _failure_of(state: RetryCallState) -> ServerFailure:
-    failure = state.outcome.exception() if state.outcome else None
-    assert isinstance(failure, ServerFailure), "nothing else is tried again"
-    return failure

@@ -55,9 +55,10 @@ class Client:
         self._base = base if base.path.strip("/") else base.copy_with(path="/v1")
         self._key = key
         self._timeout_s = timeout_s
-        self._headers = {"content-type": "application/json", "accept": "application/json"}
+        self._headers = httpx.Headers({"content-type": "application/json"})
         if key:
             self._headers["authorization"] = f"Bearer {key}"
+        self._urls: dict[str, httpx.URL] = {}  # by path; to parse one takes as long as to send it
         self._transport = _transport(self._base)
 
     @property
@@ -98,8 +99,10 @@ class Client:
     async def _exchange(
         self, method: str, path: str, content: bytes, timeout_s: float
     ) -> tuple[httpx.Response, bytes]:
-        url = self._base.copy_with(raw_path=self._base.raw_path + path.encode())
-        request = httpx.Request(method, url, headers=self._headers, content=content)
+        if path not in self._urls:
+            raw_path = self._base.raw_path + path.encode()
+            self._urls[path] = self._base.copy_with(raw_path=raw_path)
+        request = httpx.Request(method, self._urls[path], headers=self._headers, content=content)
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._transport.handle_async_request(request)
