@@ -502,7 +502,9 @@ class Verified(dy.Schema):
     )
     num_extra = dy.Int64(min=0, metadata={"unit": "samples"}, description="responses too many")
     predicted_tokens = dy.Float64(
-        nullable=True, min=0, metadata=_optional("tokens"),
+        nullable=True,
+        min=0,
+        metadata=_optional("tokens"),
         description="predicted for those planned minibatches whose prompts were all trained on",
     )
     planned_tokens = dy.Float64(

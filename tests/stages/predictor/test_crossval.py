@@ -28,4 +28,8 @@ def test_folds_are_of_equal_size_and_follow_the_seed() -> None:
 
 
 def test_numbers_make_prompts_different() -> None:
-    assert normalised_text("Add  1\n and 2") == normalised_text("add 1 and 2") != normalised_text("add 1 and 3")
+    assert (
+        normalised_text("Add  1\n and 2")
+        == normalised_text("add 1 and 2")
+        != normalised_text("add 1 and 3")
+    )
