@@ -14,7 +14,11 @@ def command(
         typer.Argument(help="Directory that `asp emit --for` wrote, or a schedule table."),
     ],
     rollouts: Annotated[
-        str, typer.Option(help="The trainer's log of rollouts: a file, or a directory of them.")
+        str,
+        typer.Option(
+            help="The trainer's log of rollouts: a file, or a directory of them; with --from asp "
+            "the RUN_DIR of asp train."
+        ),
     ],
     format: Annotated[
         Format, typer.Option("--from", help="Whose log it is.")

@@ -19,7 +19,8 @@ import ray
 
 from rollout.control.plan import Head, Plan
 from rollout.trainer.journal import Journal
-from rollout.trainer.redeal import LENGTHS, Made, Recipe, heads_of, redeal
+from rollout.trainer.observed import Made
+from rollout.trainer.redeal import LENGTHS, Recipe, heads_of, redeal
 from rollout.trainer.resume import Deal
 from rollout.trainer.rundir import RunDir
 from rollout.trainer.waiting import Waiting, first_line
@@ -134,8 +135,8 @@ class Epochs:
         beginning = Deal(min(self._scheduled.epoch_g), 0, None)
         last = max([beginning, *earlier], key=lambda deal: deal.version)
         made = [
-            Made(self._scheduled.prompt_g[group], first_version, tuple(tokens))
-            for group, first_version, tokens in self._journal.made(last.version, version)
+            Made(self._scheduled.prompt_g[group], first_version, tuple(tokens), step)
+            for group, step, first_version, tokens in self._journal.made(last.version, version)
         ]
         remote = ray.remote(num_cpus=0)(redeal)
         return remote.remote(

@@ -152,18 +152,18 @@ class Journal:
         found = self._db.read("SELECT * FROM deals ORDER BY epoch")
         return {deal.epoch: deal for deal in (Deal.of(*row) for row in found)}
 
-    def made(self, first_step: int, version: int) -> list[tuple[int, int, list[int]]]:
-        """Number, version of the first token, and tokens of the responses of each sample group.
+    def made(self, first_step: int, version: int) -> list[tuple[int, int, int, list[int]]]:
+        """Number, step, version of the first token, and tokens of each sample group.
 
         Of those trained on in the steps from the first up to the version, without those in which
         something never came.
         """
         found = self._db.read(
-            "SELECT number, step - lag, tokens FROM trained "
+            "SELECT number, step, step - lag, tokens FROM trained "
             "WHERE NOT failed AND step >= ? AND step < ? ORDER BY number",
             (first_step, version),
         )
-        return [(number, first, json.loads(tokens)) for number, first, tokens in found]
+        return [(number, step, first, json.loads(tokens)) for number, step, first, tokens in found]
 
     def begin(self, checkpoint: Checkpoint) -> int:
         """Forget what came after a checkpoint, and begin a session there; its number, from 1."""

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from rollout.control.plan import Plan
 from rollout.simulator.cluster import GenerationUnit
 from rollout.trainer.config import ModelConfig
@@ -41,6 +43,11 @@ class ModelInputs:
         """Of what a run makes."""
         of_lengths = self.lengths and Input("lengths", self.lengths.sha256, self.lengths.provenance)
         return (Input("prompts", self.prompts.sha256), *([of_lengths] if of_lengths else []))
+
+    def known(self, max_response_tokens: int) -> pl.DataFrame:
+        """What a profile says of each prompt, whatever it was answered."""
+        cap = pl.lit(max_response_tokens, pl.Int64)
+        return self.prompts.frame.with_columns(max_response_tokens=cap)
 
     def texts(self, plan: Plan) -> dict[int, str]:
         """Canonical text of each prompt of a plan."""

@@ -17,6 +17,7 @@ import polars as pl
 
 from rollout.control.plan import Head, Plan
 from rollout.origin import check_same_prompts, recorded_settings
+from rollout.trainer.observed import Made, profile_of
 from stages.balance.config import BalanceConfig
 from stages.balance.epochs import one_epoch
 from stages.balance.split import Cutter
@@ -47,15 +48,6 @@ class Recipe:
     seed: int
 
 
-@dataclass(frozen=True)
-class Made:
-    """A sample group that was trained on."""
-
-    prompt_id: int
-    version: int  # policy version that made its first token
-    tokens: tuple[int, ...]  # of each response
-
-
 def redeal(
     recipe: Recipe, prior: Path, made: Sequence[Made], epoch: int | None, folder: Path
 ) -> pl.DataFrame | None:
@@ -79,7 +71,12 @@ def redeal(
     before = read_table(str(prior), Lengths, lengths_table.complete)
     observed = folder / OBSERVED
     provenance = Provenance("train", "profile/1", {}, recipe.seed)
-    write_table(_profile(made, before.frame, recipe), Profile, str(observed), provenance, True)
+    known = before.frame.select("prompt_id", "prompt_hash", max_response_tokens="cap").join(
+        pl.DataFrame({"prompt_id": list(recipe.texts), "prompt": list(recipe.texts.values())}),
+        on="prompt_id",
+    )
+    profile = profile_of(made, known, recipe.model)
+    write_table(profile, Profile, str(observed), provenance, True)
     config = RefreshConfig(group_samples=recipe.samples_per_prompt, seed=recipe.seed)
     refresh.run(str(prior), [str(observed)], str(folder / LENGTHS), config)
     if epoch is None:
@@ -177,25 +174,3 @@ def _deal(recipe: Recipe, lengths: Table, epoch: int) -> pl.DataFrame:
     deal = recipe.deal.for_table(minibatches)
     cutter = Cutter.of(minibatches, recipe.cut.cost_model)
     return one_epoch(minibatches, deal, cutter, epoch)[0]
-
-
-def _profile(made: Sequence[Made], lengths: pl.DataFrame, recipe: Recipe) -> pl.DataFrame:
-    """A row a response; a prompt that was answered twice has its responses numbered on."""
-    rows = pl.DataFrame(
-        {
-            "prompt_id": [each.prompt_id for each in made],
-            "policy_version": [each.version for each in made],
-            "response_tokens": [list(each.tokens) for each in made],
-            "prompt": [recipe.texts[each.prompt_id] for each in made],
-        },
-        schema_overrides={"response_tokens": pl.List(pl.Int64)},
-    ).explode("response_tokens")
-    known = lengths.select("prompt_id", "prompt_hash", pl.col("cap").alias("max_response_tokens"))
-    return rows.join(known, on="prompt_id", maintain_order="left").with_columns(
-        model=pl.lit(recipe.model),
-        sample_index=pl.int_range(pl.len(), dtype=pl.Int64).over("prompt_hash"),
-        finish_reason=pl.when(pl.col("response_tokens") >= pl.col("max_response_tokens"))
-        .then(pl.lit("length"))
-        .otherwise(pl.lit("stop"))
-        .cast(pl.Enum(["stop", "length", "abort"])),
-    )

@@ -5,6 +5,7 @@
     snapshots/SESSION/VERSION       weights for the engines
     model                           the weights, once all steps are trained
     metrics.parquet, trace.parquet  then, too
+    rollouts.parquet                then, where a model answered: its responses, a profile
     refreshed/epoch_N               lengths as of the start of an epoch, and how it was dealt
 
 A session is the time from one start or rollback to the next. Each has names of its own, so what a

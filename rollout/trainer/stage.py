@@ -39,6 +39,7 @@ from rollout.trainer.journal import Journal
 from rollout.trainer.live import view
 from rollout.trainer.machine import Machine
 from rollout.trainer.model_machine import model_machine, read_model
+from rollout.trainer.observed import Made, profile_of
 from rollout.trainer.outcome import of_lengths
 from rollout.trainer.redeal import Recipe, recipe_of
 from rollout.trainer.rundir import RunDir, check_place
@@ -47,7 +48,7 @@ from stages.tables.derived import complete_groups
 from stages.tables.errors import AspError, Stopped, first_few, log
 from stages.tables.io import STDIO, Table, read_table, write_table
 from stages.tables.provenance import Input, Provenance
-from stages.tables.schemas import Groups, Metrics, Trace
+from stages.tables.schemas import Groups, Metrics, Profile, Trace, table_name
 from stages.workers.ray_cluster import on_ray
 
 
@@ -61,6 +62,8 @@ class Job:
     machine: Machine
     mode: Mode
     footer: tuple[Input, ...]
+    answering: str  # name of what answers
+    known: pl.DataFrame | None = None  # `profile_of`'s, where a model answers
     recipe: Recipe | None = None  # how epochs are dealt anew
 
 
@@ -139,6 +142,7 @@ def read_job(
         machine, plan, settings = timed_machine(timed, plan, mode, settings, source.scale, seed)
         footer += timed.footer
         lengths, texts, answering = timed.lengths, dict.fromkeys(plan.prompt_g, ""), "timed"
+        known = None
     else:
         cap = source.max_response_tokens or recorded_cap(groups) or DEFAULT_CAP
         source = replace(source, max_response_tokens=cap)
@@ -153,6 +157,7 @@ def read_job(
         plan, _, settings = in_mode(mode, plan, cluster, settings)
         footer += found.footer
         lengths, texts, answering = found.lengths, found.texts(plan), Path(source.model).name
+        known = found.known(cap)
     if machine.is_static:
         check_slots(plan, machine.units)
     recipe = None
@@ -165,7 +170,7 @@ def read_job(
         if lengths is None or source.lengths in (None, STDIO):
             raise AspError("--refresh-each-epoch needs --lengths, a file; give its name")
         recipe = recipe_of(groups, lengths, str(source.lengths), texts, answering, seed)
-    return Job(source, plan, settings, machine, mode, tuple(footer), recipe)
+    return Job(source, plan, settings, machine, mode, tuple(footer), answering, known, recipe)
 
 
 def _plan(
@@ -234,8 +239,19 @@ def _write(driver: Driver, job: Job, settings: dict[str, Any], seed: int) -> Non
     measured = pl.DataFrame([m for row, m in driver.journal.steps() if row is not None])
     metrics = done.steps.hstack(measured.select(pl.exclude(done.steps.columns)))
     results = results_of(done, measures)
-    for frame, schema, name in ((metrics, Metrics, "metrics"), (done.trace, Trace, "trace")):
-        provenance = Provenance("train", f"{name}/1", settings, seed, results, job.footer)
+    tables = [(metrics, Metrics, "metrics"), (done.trace, Trace, "trace")]
+    if job.known is not None:
+        made = [
+            Made(job.plan.prompt_g[group], first_version, tuple(tokens), step)
+            for group, step, first_version, tokens in driver.journal.made(
+                0, len(driver.journal.steps())
+            )
+        ]
+        tables.append((profile_of(made, job.known, job.answering), Profile, "rollouts"))
+    for frame, schema, name in tables:
+        provenance = Provenance(
+            "train", f"{table_name(schema)}/1", settings, seed, results, job.footer
+        )
         write_table(frame, schema, str(driver.place.path / f"{name}.parquet"), provenance, True)
     for line in words.of_run(measures, len(done.steps), done.seconds):
         log.info(line)

@@ -21,6 +21,7 @@ class Verdict(Enum):
     """What the trainer did with the order."""
 
     FOLLOWED = "followed"  # each logged batch holds the planned prompts with all their responses
+    CARRIED = "carried"  # ... but for those that token budgets let come later
     INCOMPLETE = "incomplete"  # ... yet not all their responses, or not all its prompts
     SHIFTED = "shifted"  # in the planned order, cut elsewhere
     DISPLACED = "displaced"  # nearer to the planned steps than random order would be
@@ -45,18 +46,26 @@ class Followed:
     random_displacement: float  # its mean under random order
 
     @property
+    def is_followed(self) -> bool:
+        """Whether the trainer did as the schedule says."""
+        return self.verdict in (Verdict.FOLLOWED, Verdict.CARRIED)
+
+    @property
     def num_followed(self) -> int:
         """Logged batches that are as planned."""
         return self.steps.filter(_is_as_planned()).height
 
 
-def follow(rows: pl.DataFrame, logged: pl.DataFrame, samples_per_prompt: int) -> Followed:
+def follow(
+    rows: pl.DataFrame, logged: pl.DataFrame, samples_per_prompt: int, has_budgets: bool = False
+) -> Followed:
     """Compare planned batches with logged steps.
 
     Args:
         rows: `Planned.rows`.
         logged: A row a response: step, prompt_hash.
         samples_per_prompt: Responses that a planned prompt is to have.
+        has_budgets: Prompts may be cut, and come later.
     """
     planned = rows.filter(pl.col("batch") != REMAINDER)
     counted = logged.group_by("step", "prompt_hash").agg(num_samples=pl.len().cast(pl.Int64))
@@ -69,8 +78,12 @@ def follow(rows: pl.DataFrame, logged: pl.DataFrame, samples_per_prompt: int) ->
     due = _due(planned, numbered, num_batches)
     displacement = (due["batch"] - due["due"]).abs().to_numpy()
     random = _random_displacement(numbered["batch"].unique().to_numpy() % num_batches, num_batches)
+    verdict = _judge(steps, due, displacement, random)
+    is_never_early = bool((due["batch"] >= due["due"]).all())
+    if has_budgets and verdict is not Verdict.FOLLOWED and is_never_early and not repeated:
+        verdict = Verdict.CARRIED
     return Followed(
-        verdict=_judge(steps, due, displacement, random),
+        verdict=verdict,
         steps=steps,
         trained=numbered,
         num_passes=num_passes,

@@ -42,6 +42,7 @@ class Planned:
     minibatches: pl.DataFrame  # heads of the schedule, with what was predicted of them
     prompts: PromptFile
     samples_per_prompt: int
+    has_budgets: bool  # prompts may be cut, and trained on in a later step
     trainer: str | None  # that the directory was written for
     settings: dict[str, Any]  # that make this trainer follow it
 
@@ -142,6 +143,7 @@ def _planned(
         minibatches=schedule.frame.filter(IS_HEAD),
         prompts=prompts,
         samples_per_prompt=samples,
+        has_budgets=schedule.frame["token_budget"].count() > 0,
         trainer=trainer,
         settings=settings,
     )

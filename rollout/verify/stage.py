@@ -13,7 +13,7 @@ import polars as pl
 
 from rollout.verify import words
 from rollout.verify.difference import Difference, compare
-from rollout.verify.order import Followed, Verdict, follow
+from rollout.verify.order import Followed, follow
 from rollout.verify.planned import Planned, read_planned
 from stages.profile.keys import decoded, id_keys, text_keys
 from stages.profile.logs import Format
@@ -50,13 +50,13 @@ def run(
     planned = read_planned(source, config.prompts, config.prompt_column)
     recording = read_recording(rollouts, Selection(config.format, id_column=config.id_column))
     logged = _logged(recording, planned, config)
-    followed = follow(planned.rows, logged, planned.samples_per_prompt)
+    followed = follow(planned.rows, logged, planned.samples_per_prompt, planned.has_budgets)
     lengths = logged.drop_nulls("response_tokens")
     difference = compare(planned, lengths, followed) if len(lengths) == len(logged) else None
     if output is not None:
         _write(output, planned, recording, followed, difference, config, force)
     text = words.tell(planned, len(logged), followed, difference)
-    return text, followed.verdict is Verdict.FOLLOWED
+    return text, followed.is_followed
 
 
 def _logged(recording: Recording, planned: Planned, config: VerifyConfig) -> pl.DataFrame:

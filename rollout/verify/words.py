@@ -8,6 +8,8 @@ from rollout.verify.planned import Planned
 
 _VERDICTS = {
     Verdict.FOLLOWED: "followed: each logged step trained on the planned prompts",
+    Verdict.CARRIED: "followed: each prompt is trained on in its planned step, or later where a "
+    "token budget cut it",
     Verdict.INCOMPLETE: "not followed: prompts or responses are lacking in planned steps",
     Verdict.SHIFTED: "not followed: the prompts come in the planned order, but the steps are cut "
     "elsewhere",
@@ -22,7 +24,7 @@ def tell(
 ) -> str:
     """The whole report."""
     lines = [_VERDICTS[followed.verdict], *_order(planned, num_responses, followed)]
-    if followed.verdict is not Verdict.FOLLOWED and planned.settings:
+    if not followed.is_followed and planned.settings:
         kept = ", ".join(f"{key}={value}" for key, value in planned.settings.items())
         lines.append(f"the settings that {planned.trainer} needs: {kept}")
     if difference is None:
@@ -63,7 +65,7 @@ def _order(planned: Planned, num_responses: int, followed: Followed) -> list[str
         )
     if followed.num_repeated:
         lines.append(f"{followed.num_repeated} prompts are trained on more often than planned")
-    if followed.verdict in (Verdict.DISPLACED, Verdict.RESHUFFLED):
+    if followed.verdict in (Verdict.CARRIED, Verdict.DISPLACED, Verdict.RESHUFFLED):
         lines.append(
             f"prompts lie {followed.mean_displacement or 0:.1f} steps from the plan in the mean "
             f"(largest {followed.largest_displacement or 0}); in random order it would be "

@@ -2,5 +2,7 @@
 
 from typing import Literal
 
-Format = Literal["auto", "plain", "verl", "slime", "areal", "nemo-rl", "trl", "roll", "skyrl"]
+Format = Literal[
+    "auto", "plain", "verl", "slime", "areal", "nemo-rl", "trl", "roll", "skyrl", "asp"
+]
 """What --from takes."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from stages.profile.logs.areal import AREAL
+from stages.profile.logs.asp import ASP
 from stages.profile.logs.layout import Layout
 from stages.profile.logs.nemo_rl import NEMO_RL
 from stages.profile.logs.plain import PLAIN
@@ -13,7 +14,7 @@ from stages.profile.logs.trl import TRL
 from stages.profile.logs.verl import VERL
 
 LAYOUTS: dict[str, Layout] = {
-    layout.name: layout for layout in (PLAIN, VERL, SLIME, AREAL, NEMO_RL, TRL, ROLL, SKYRL)
+    layout.name: layout for layout in (PLAIN, VERL, SLIME, AREAL, NEMO_RL, TRL, ROLL, SKYRL, ASP)
 }
 
 

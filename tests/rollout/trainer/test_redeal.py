@@ -9,7 +9,8 @@ import pytest
 
 from rollout.control.plan import plan_of
 from rollout.trainer.epochs import due_versions
-from rollout.trainer.redeal import GROUPS, LENGTHS, OBSERVED, Made, Recipe, heads_of, redeal
+from rollout.trainer.observed import Made
+from rollout.trainer.redeal import GROUPS, LENGTHS, OBSERVED, Recipe, heads_of, redeal
 from stages.balance.config import BalanceConfig
 from stages.partition.config import PartitionConfig
 from stages.tables.errors import AspError
@@ -43,7 +44,9 @@ def observed(prompt: int) -> tuple[int, int]:
 
 
 def test_prompts_seen_to_be_alike_come_together(lengths: Path, tmp_path: Path) -> None:
-    made = [Made(prompt, prompt // 12, observed(prompt)) for prompt in range(NUM_PROMPTS)]
+    made = [
+        Made(prompt, prompt // 12, observed(prompt), prompt // 12) for prompt in range(NUM_PROMPTS)
+    ]
     groups = redeal(RECIPE, lengths, made, 1, tmp_path / "out")
     assert groups is not None
     profile = pl.read_parquet(tmp_path / "out" / OBSERVED)
@@ -92,7 +95,7 @@ def test_an_epoch_is_due_as_early_as_it_may_begin() -> None:
 
 
 def test_no_epoch_to_deal(lengths: Path, tmp_path: Path) -> None:
-    made = [Made(prompt, 7, observed(prompt)) for prompt in range(40)] * 2
+    made = [Made(prompt, 7, observed(prompt), 7) for prompt in range(40)] * 2
     assert redeal(RECIPE, lengths, made, None, tmp_path / "out") is None
     assert not (tmp_path / "out" / GROUPS).exists()
     assert pl.read_parquet(tmp_path / "out" / OBSERVED)["sample_index"].max() == 3

@@ -27,7 +27,7 @@ LENGTHS = {"a": 10, "b": 30, "c": 40, "d": 30, "e": 50}
 
 def planned(rows: pl.DataFrame = ROWS) -> Planned:
     prompts = PromptFile(pl.DataFrame({"prompt_hash": list("abcde")}), list("abcde"), "p", "0")
-    return Planned("s", "0", rows, MINIBATCHES, prompts, 1, None, {})
+    return Planned("s", "0", rows, MINIBATCHES, prompts, 1, False, None, {})
 
 
 def log_of(*steps: str) -> pl.DataFrame:

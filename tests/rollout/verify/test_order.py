@@ -85,6 +85,15 @@ def test_completion_order_is_told_from_shuffling() -> None:
     )
 
 
+def test_budgets_let_prompts_come_later_but_not_earlier() -> None:
+    steps = {1: ["a"], 2: ["c", "d", "b"], 3: ["e", "f"]}
+    assert judged(PLAN, steps).verdict is not Verdict.CARRIED
+    found = follow(planned_rows(PLAN), log_of(steps), SAMPLES, has_budgets=True)
+    assert found.verdict is Verdict.CARRIED and found.is_followed
+    early = log_of({1: ["a", "c"], 2: ["b", "d"]})
+    assert not follow(planned_rows(PLAN), early, SAMPLES, has_budgets=True).is_followed
+
+
 def test_a_prompt_trained_on_twice_is_counted_and_so_is_the_remainder() -> None:
     found = follow(planned_rows(PLAN, ("r",)), log_of({1: ["a", "r"], 2: ["c", "a"]}), SAMPLES)
     assert found.num_repeated == 2  # a: in two steps; r: planned for none

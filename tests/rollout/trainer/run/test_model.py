@@ -51,6 +51,9 @@ def test_a_model_is_trained_on_its_own_responses(
     assert any(not trained[name].equal(before[name]) for name in before)
     assert check_seal(place / "model")["version"] == 12
     tokens = [json.loads(row) for (row,) in read_journal(place, "SELECT tokens FROM trained")]
+    rollouts = pl.read_parquet(place / "rollouts.parquet")
+    assert rollouts["response_tokens"].to_list() == [n for made in tokens for n in made]
+    assert rollouts["step"].value_counts().sort("step").rows() == [(step, 8) for step in range(12)]
     assert max(map(max, tokens)) <= 24 and min(map(min, tokens)) >= 1
 
 
