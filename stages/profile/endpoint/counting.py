@@ -16,6 +16,7 @@ from stages.profile.values import reason_of
 from stages.tables.errors import log
 
 _NUM_COMPARED = 32  # replies; a server counts all of them in the same way
+_LOST = "\ufffd"  # stands for bytes that are no text, and counts more than they did
 _TOLERANCE = 0.1  # text does not tell how it was cut into tokens
 _TOLERATED_TOKENS = 2
 
@@ -55,7 +56,8 @@ class Counting:
             return self._of_several(reply)
         usage, text = reply.completion_tokens, reply.choices[0].text
         wrong = self._why_wrong(usage, text)
-        if wrong is None and self.tokenizer is not None and self._num_compared < _NUM_COMPARED:
+        is_comparable = self.tokenizer is not None and _LOST not in text
+        if wrong is None and is_comparable and self._num_compared < _NUM_COMPARED:
             self._num_compared += 1
             (counted,) = self._counted(reply.choices)
             if _is_fewer(usage or 0, counted):

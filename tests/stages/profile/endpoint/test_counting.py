@@ -80,6 +80,11 @@ def test_what_is_wrong_with_usage_is_said_once(
     assert [words in record.getMessage() for record in caplog.records] == [True]
 
 
+def test_bytes_that_are_no_text_are_not_held_against_usage() -> None:
+    lost = Reply((Choice("\ufffd " * 30, "stop"),), 3, 10, "m")
+    assert Counting(CAP, Words()).tokens(lost) == [10]
+
+
 def test_reasons_in_words_of_servers() -> None:
     assert finish_reason("eos", 5, CAP) == "stop"
     assert finish_reason("max_tokens", 5, CAP) == "length"
