@@ -1,9 +1,9 @@
 """HTTP/1.1 over asyncio streams: what a request costs, without what a browser needs.
 
-A transport of httpx in place of its own, which takes 1.3 ms of CPU a request (its client 1.9) where
-this takes 0.2: at thousands of short responses a second that is the whole machine. Connections are
-kept alive; bodies have a length, are chunked, or end with the connection. Neither proxies nor
-redirects nor compression, which is not asked for.
+A transport of httpx in place of its own, whose layers take several times the CPU
+(benchmarks/endpoint_client.py): with hundreds of requests in flight a core has better things to do.
+Connections are kept alive; bodies have a length, are chunked, or end with the connection. Neither
+proxies nor redirects nor compression, which is not asked for.
 """
 
 import asyncio

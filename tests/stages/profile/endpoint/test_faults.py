@@ -64,8 +64,8 @@ RIGHT = answer({"model": "m", "max_tokens": 9, "messages": []})
         (once(error(503, "", "Retry-After: 0.02")), {}),
         (once(error(429)), {}),
         (at_first(6, error(429, "slow down", "Retry-After: 0.1")), {}),
-        (at_first(1, replace(RIGHT, wait_s=60)), {"request_timeout_s": 0.3}),
-        (at_first(1, replace(RIGHT, drip_s=0.05)), {"request_timeout_s": 0.3}),
+        (at_first(1, replace(RIGHT, wait_s=60)), {"request_timeout_s": 1.5}),
+        (at_first(1, replace(RIGHT, drip_s=0.05)), {"request_timeout_s": 1.5}),
         (at_first(1, error(504, "the gateway is tired")), {}),
         (once(Said(b'{"choices": [')), {}),
         (once(Said(b"<html>busy</html>")), {}),
@@ -134,7 +134,7 @@ def test_a_dead_server_s_requests_go_to_the_others(
     [
         (Said(b"", kills=60), "connection refused"),
         (error(500, "the engine is dead"), "HTTP 500: the engine is dead"),
-        (replace(RIGHT, wait_s=60), "no answer in 0.4 s"),
+        (replace(RIGHT, wait_s=60), "no answer in 1 s"),
         (error(429, "out of quota", "Retry-After: 3600"), "HTTP 429: out of quota"),
     ],
     ids=["refuses connections", "answers 500", "hangs", "wants to be left alone for an hour"],
@@ -144,7 +144,7 @@ def test_death_ends_the_run_in_one_line_and_the_same_command_goes_on(
 ) -> None:
     dying = FakeServer(lambda n, asked: fault if n >= 12 else answer(asked))
     with dying as server, pytest.raises(AspError) as caught:
-        profile(server.url, request_timeout_s=0.4, patience=LITTLE)
+        profile(server.url, request_timeout_s=1.0, patience=LITTLE)
     pattern = (
         rf"--endpoint {re.escape(server.url)}/v1: is given up \({re.escape(words)}\); "
         rf"(\d+) responses are kept in {tmp_path}/p.parquet.journal; the same command goes on .*"
@@ -167,13 +167,13 @@ def test_one_request_that_never_succeeds_stops_the_run_when_all_others_are_kept(
     def behave(number: int, asked: Json) -> Said:
         if "is 3 plus" in asked["messages"][0]["content"]:
             return replace(RIGHT, wait_s=60)
-        return replace(answer(asked), wait_s=0.03)
+        return replace(answer(asked), wait_s=0.12)
 
     with FakeServer(behave) as server, pytest.raises(AspError) as caught:
-        profile(server.url, request_timeout_s=0.2)
+        profile(server.url, request_timeout_s=1.0)
     line = str(caught.value)
     assert line.startswith("3 responses failed at every try (prompt_id 3), while others were ")
-    assert "no answer in 0.2 s; give a longer --request-timeout" in line
+    assert "no answer in 1 s; give a longer --request-timeout" in line
     assert "27 responses are kept" in line
     with FakeServer() as server:
         assert profile(server.url).select(LENGTHS).equals(whole)
