@@ -127,7 +127,6 @@ def test_its_traps_are_told(asp: Asp, served: tuple[str, Path, Path], prompts: P
     assert outcome.code == 0, outcome.stderr
     assert "warning: the server returns 1 of 3 responses asked for at once" in outcome.stderr
     assert "warning: all responses to one prompt are the same text, for each" in outcome.stderr
-    assert outcome.stderr.count("warning") == 2, outcome.stderr
     assert "asp: 18 responses to 6 of 6 prompts" in outcome.stderr
 
 
