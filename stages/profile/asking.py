@@ -7,7 +7,7 @@ from dataclasses import asdict
 import polars as pl
 
 from stages.profile.allowance import Allowance
-from stages.profile.engine import Answer, Engine, Finished, Key, Request, Sampling
+from stages.profile.engine import Answer, Engine, Key, Request, Sampling
 from stages.profile.forecast import Outlook
 from stages.profile.journal import Journal
 from stages.profile.progress import metered
@@ -38,25 +38,27 @@ def ask(
     if done:
         log.info("resuming: %d of %d responses are in the journal", len(done), len(requests))
     with metered(len(requests), len(done)) as meter:
-        _take_in(done, allowance, outlook)
+        for request, answer in done:
+            allowance.spend(answer.response_tokens)
+            outlook.look(request, answer)
         outlook.tell(meter.tokens_per_s, allowance.max_tokens)
         if not unasked or allowance.is_spent:
             return answers
+
+        def on_tokens(num_tokens: int) -> None:
+            meter.add_tokens(num_tokens)
+            allowance.spend(num_tokens)
+
         left = allowance.until_spent(unasked)
-        with closing(engine.answer(left, sampling, meter.add_tokens)) as answered:
+        with closing(engine.answer(left, sampling, on_tokens)) as answered:
             for finished in answered:
                 journal.record(finished)
                 answers.update((request.key, answer) for request, answer in finished)
                 meter.add_responses(len(finished))
-                _take_in(finished, allowance, outlook)
+                for request, answer in finished:
+                    outlook.look(request, answer)
                 outlook.tell(meter.tokens_per_s, allowance.max_tokens)
     return answers
-
-
-def _take_in(finished: Finished, allowance: Allowance, outlook: Outlook) -> None:
-    for request, answer in finished:
-        allowance.spend(answer.response_tokens)
-        outlook.look(request, answer)
 
 
 def as_rows(requests: Sequence[Request], answers: Mapping[Key, Answer]) -> pl.DataFrame:

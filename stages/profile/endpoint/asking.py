@@ -15,7 +15,7 @@ from stages.profile.endpoint.judgement import Judgement
 from stages.profile.endpoint.settings import EndpointSettings
 from stages.profile.endpoint.tries import Tries, failure_of
 from stages.profile.endpoint.wire import PLAIN_SAMPLING, Reply, Wire
-from stages.profile.engine import Answer, Finished, Request, Unanswered
+from stages.profile.engine import Answer, Finished, OnTokens, Request, Unanswered
 from stages.tables.errors import first_few, log
 
 
@@ -29,11 +29,13 @@ class Asking:
         settings: EndpointSettings,
         tokenizer: Tokenizer | None,
         seed: int,
+        on_tokens: OnTokens,
     ) -> None:
         self._unasked = _Unasked(requests)
         self._wire = wire
         self._settings = settings
         self._seed = seed
+        self._on_tokens = on_tokens
         self._samples_per_request = settings.samples_per_request
         cap = wire.sampling.max_response_tokens
         self._counting = Counting(cap, tokenizer)
@@ -169,6 +171,7 @@ class Asking:
             for choice, count in zip(reply.choices, tokens, strict=True)
         ][: len(asked)]
         self._judgement.add(asked, reply, answers)
+        self._on_tokens(sum(answer.response_tokens for answer in answers))
         if missing := asked[len(answers) :]:
             self._samples_per_request = 1
             self._unasked.put_back(missing)

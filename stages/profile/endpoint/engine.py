@@ -70,11 +70,10 @@ class EndpointEngine:
         """
         wire = Wire(self._served_model, self._is_chat, sampling)
         with asyncio.Runner() as runner:
-            asking = Asking(requests, wire, self._settings, self._tokenizer, self._seed)
+            asking = Asking(requests, wire, self._settings, self._tokenizer, self._seed, on_tokens)
             try:
                 runner.run(asking.start())
                 while finished := runner.run(asking.news()):
-                    on_tokens(sum(answer.response_tokens for _, answer in finished))
                     yield finished
             except (KeyboardInterrupt, Unanswered):
                 if finished := asking.take():
