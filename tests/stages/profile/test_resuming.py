@@ -1,12 +1,14 @@
 """A thousand runs killed at random points: each, resumed, ends as if it had never been killed."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
+from stages.profile.allowance import Allowance
 from stages.profile.asking import as_rows, ask
 from stages.profile.engine import (
     Answer,
@@ -19,7 +21,8 @@ from stages.profile.engine import (
     Request,
     Sampling,
 )
-from stages.profile.journal import open_journal
+from stages.profile.forecast import Outlook
+from stages.profile.journal import Journal, open_journal
 
 REQUESTS = [Request(prompt, "?", sample) for prompt in (4, 2, 0) for sample in range(3)]
 NUM_RUNS = 500  # of each kind of engine
@@ -53,9 +56,10 @@ class InFlight(Dying):
     """Answers in any order, any number at once, as servers do."""
 
     def answer(
-        self, requests: Sequence[Request], sampling: Sampling, on_tokens: OnTokens
+        self, requests: Iterable[Request], sampling: Sampling, on_tokens: OnTokens
     ) -> Generator[Finished, None, None]:
-        left = [requests[at] for at in self._rng.permutation(len(requests))]
+        wanted = list(requests)
+        left = [wanted[at] for at in self._rng.permutation(len(wanted))]
         while left:
             at = int(self._rng.integers(1, 4))
             taken, left = left[:at], left[at:]
@@ -75,12 +79,18 @@ def opened(kind: type[Dying], rng: np.random.Generator) -> tuple[Dying, Engine]:
     return dying, engine
 
 
+def rows_of(engine: Engine, journal: Journal) -> pl.DataFrame:
+    """The responses, without a budget; what they will cost is told after the first."""
+    outlook = Outlook(REQUESTS[:1], [3, 3, 3], 64, 0)
+    sampling, allowance = Sampling(1.0, 64), Allowance(None)
+    return as_rows(REQUESTS, ask(engine, REQUESTS, journal, sampling, allowance, outlook))
+
+
 @pytest.mark.parametrize("kind", [InFlight, BatchWise])
 def test_killed_at_random_points(kind: type[Dying], tmp_path: Path) -> None:
     output, rng = str(tmp_path / "p.parquet"), np.random.default_rng(0)
-    sampling = Sampling(1.0, 64)
     with open_journal("-", {}, False) as journal:
-        whole = as_rows(REQUESTS, ask(opened(kind, rng)[1], REQUESTS, journal, sampling))
+        whole = rows_of(opened(kind, rng)[1], journal)
     num_killed = 0
     while num_killed < NUM_RUNS:
         dying, engine = opened(kind, rng)
@@ -88,7 +98,7 @@ def test_killed_at_random_points(kind: type[Dying], tmp_path: Path) -> None:
         with open_journal(output, {}, False) as journal:
             kept = set(journal.finished())
             try:
-                rows = as_rows(REQUESTS, ask(engine, REQUESTS, journal, sampling))
+                rows = rows_of(engine, journal)
             except Killed:
                 num_killed += 1
             else:
