@@ -14,6 +14,7 @@ import numpy as np
 from stages.tables.errors import AspError
 
 FinishReason = Literal["stop", "length", "abort"]
+TokensFrom = Literal["count", "text"]  # what made a response counted them, or a tokenizer its text
 Key = tuple[int, int]  # prompt_id, sample_index
 OnTokens = Callable[[int], None]  # told the response tokens made since it was last told
 
@@ -50,6 +51,7 @@ class Answer:
     latency_s: float | None = None  # request to last token
     ttft_s: float | None = None  # request to first token
     concurrency: int | None = None  # requests decoded together
+    tokens_from: TokensFrom = "count"
 
 
 Finished = Sequence[tuple[Request, Answer]]

@@ -149,7 +149,6 @@ def profile_model(
             max_response_tokens=pl.lit(config.max_response_tokens, pl.Int64),
             temperature=pl.lit(config.temperature, pl.Float64),
             policy_version=pl.lit(0, pl.Int64),
-            tokens_from=pl.lit("count"),
         )
         .select(Profile.column_names())
         .sort("prompt_id", "sample_index")

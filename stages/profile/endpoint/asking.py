@@ -158,7 +158,7 @@ class Asking:
 
     def _finish(self, asked: Sequence[Request], reply: Reply, timing: Timing) -> None:
         """Make answers of a reply; what it lacks is asked for again, by itself."""
-        tokens = self._counting.tokens(reply)
+        tokens, tokens_from = self._counting.count(reply)
         longest = max(tokens[: len(asked)])
         answers = [
             Answer(
@@ -167,6 +167,7 @@ class Asking:
                 prompt_tokens=reply.prompt_tokens,
                 latency_s=timing.latency_s if count == longest else None,
                 concurrency=timing.concurrency,
+                tokens_from=tokens_from,
             )
             for choice, count in zip(reply.choices, tokens, strict=True)
         ][: len(asked)]

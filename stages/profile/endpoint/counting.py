@@ -8,10 +8,10 @@ against the sum.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from stages.profile.endpoint.wire import Choice, Reply
-from stages.profile.engine import FinishReason, Unanswered
+from stages.profile.engine import FinishReason, TokensFrom, Unanswered
 from stages.profile.values import reason_of
 from stages.tables.errors import log
 
@@ -32,6 +32,13 @@ class Tokenizer(Protocol):
         """Tokens of each text, no special ones added."""
 
 
+class Counted(NamedTuple):
+    """Tokens of the choices of a reply, the end tokens included, and who counted them."""
+
+    tokens: list[int]
+    tokens_from: TokensFrom
+
+
 @dataclass
 class Counting:
     """Counts the tokens of replies, and says where usage is not to be trusted.
@@ -46,14 +53,14 @@ class Counting:
     _num_compared: int = 0
     _said: set[str] = field(default_factory=set)
 
-    def tokens(self, reply: Reply) -> list[int]:
-        """Tokens of each choice, the end token included.
+    def count(self, reply: Reply) -> Counted:
+        """Count the tokens of each choice.
 
         Raises:
             Unanswered: Usage cannot be right, and there is no tokenizer.
         """
         if len(reply.choices) > 1:
-            return self._of_several(reply)
+            return Counted(self._of_several(reply), "text")
         usage, text = reply.completion_tokens, reply.choices[0].text
         wrong = self._why_wrong(usage, text)
         is_comparable = self.tokenizer is not None and _LOST not in text
@@ -65,13 +72,13 @@ class Counting:
                 self._num_compared = 0  # every one is looked at from here on
         if wrong is None:
             assert usage is not None, "else it is wrong"
-            return [usage]
+            return Counted([usage], "count")
         if self.tokenizer is None:
             raise Unanswered(
                 f"the server's usage {wrong}; give --tokenizer DIR_OR_NAME to count the text"
             )
         self._say("wrong", f"the server's usage {wrong}; such responses are counted from the text")
-        return self._counted(reply.choices)
+        return Counted(self._counted(reply.choices), "text")
 
     def _of_several(self, reply: Reply) -> list[int]:
         counted, usage = self._counted(reply.choices), reply.completion_tokens

@@ -43,7 +43,7 @@ def reply(usage: int | None, *words: int, reason: str = "stop") -> Reply:
     ],
 )
 def test_usage_where_it_can_be_right_else_the_text(given: Reply, tokens: list[int]) -> None:
-    assert Counting(CAP, Words()).tokens(given) == tokens
+    assert Counting(CAP, Words()).count(given).tokens == tokens
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_usage_where_it_can_be_right_else_the_text(given: Reply, tokens: list[in
 )
 def test_without_a_tokenizer_a_wrong_count_ends_the_run(given: Reply, words: str) -> None:
     with pytest.raises(Unanswered) as caught:
-        Counting(CAP, None).tokens(given)
+        Counting(CAP, None).count(given)
     assert f"usage {words}; give --tokenizer DIR_OR_NAME" in str(caught.value)
-    assert Counting(CAP, None).tokens(reply(20, 19)) == [20]
+    assert Counting(CAP, None).count(reply(20, 19)) == ([20], "count")
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_what_is_wrong_with_usage_is_said_once(
 ) -> None:
     counting = Counting(CAP, Words())
     with caplog.at_level("WARNING", logger="asp"):
-        counting.tokens(given)
-        counting.tokens(given)
+        counting.count(given)
+        counting.count(given)
     assert [words in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_bytes_that_are_no_text_are_not_held_against_usage() -> None:
     lost = Reply((Choice("\ufffd " * 30, "stop"),), 3, 10, "m")
-    assert Counting(CAP, Words()).tokens(lost) == [10]
+    assert Counting(CAP, Words()).count(lost) == ([10], "count")
 
 
 def test_reasons_in_words_of_servers() -> None:
