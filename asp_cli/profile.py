@@ -331,7 +331,7 @@ def command(
             "--dry-run": dry_run or None,
         }
         _refuse("--rollouts", {**of_model, **of_endpoint})
-        from stages.profile.stage import RolloutsConfig, run_rollouts
+        from stages.profile.from_rollouts import RolloutsConfig, run_rollouts
 
         recorded = RolloutsConfig(
             format=rollouts_format or "auto",
@@ -358,7 +358,7 @@ def command(
         of_columns = {f"--rollouts-{f.replace('_', '-')}-column": c for f, c in named.items()}
         _refuse("--model", {**of_rollouts, **of_columns})
         from stages.profile.endpoint.settings import EndpointSettings
-        from stages.profile.stage import ModelConfig, run_model
+        from stages.profile.from_model import ModelConfig, run_model
 
         settings = None
         if endpoint is None:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.profile.from_rollouts import RolloutsConfig, profile_rollouts
 from stages.profile.keys import Tokenizer, id_keys, text_keys
 from stages.profile.logs.verl import VERL
 from stages.profile.recorded import Recording
 from stages.profile.rollouts import join
-from stages.profile.stage import RolloutsConfig, profile_rollouts
 from stages.tables.errors import AspError
 from stages.tables.io import conform
 from stages.tables.prompt_survey import PromptFile

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stages.profile.endpoint.settings import EndpointSettings, Patience
-from stages.profile.stage import ModelConfig, run_model
+from stages.profile.from_model import ModelConfig, run_model
 from tests.stages.profile.endpoint.fake_server import CAP
 
 PATIENCE = Patience(outage_s=5.0, first_wait_s=0.01, longest_wait_s=0.05)

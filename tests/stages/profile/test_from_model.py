@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from stages.profile.engine import Answer, Batch, InBatches, Key, OnTokens, Request, Sampling
-from stages.profile.stage import ModelConfig, RolloutsConfig, run_model, run_rollouts
+from stages.profile.from_model import ModelConfig, run_model
 from stages.tables.errors import AspError
 from stages.tables.io import Table, read_table
 from stages.tables.schemas import Profile
@@ -136,19 +136,19 @@ def test_sigkill_in_the_middle_of_a_batch(prompts_path: str, tmp_path: Path) -> 
     output = tmp_path / "p.parquet"
     code = f"""
         import importlib.util, os, signal
-        spec = importlib.util.spec_from_file_location("test_stage", {__file__!r})
-        test_stage = importlib.util.module_from_spec(spec)
-        import sys; sys.modules["test_stage"] = test_stage
-        spec.loader.exec_module(test_stage)
+        spec = importlib.util.spec_from_file_location("test_from_model", {__file__!r})
+        test_from_model = importlib.util.module_from_spec(spec)
+        import sys; sys.modules["test_from_model"] = test_from_model
+        spec.loader.exec_module(test_from_model)
 
-        class Killing(test_stage.FakeEngine):
+        class Killing(test_from_model.FakeEngine):
             def generate(self, batch, sampling, on_tokens):
                 if len(self.asked) == 3:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return super().generate(batch, sampling, on_tokens)
 
-        test_stage.run_model({prompts_path!r}, {str(output)!r}, test_stage.CONFIG,
-                             open_engine=test_stage.in_batches(Killing()))
+        test_from_model.run_model({prompts_path!r}, {str(output)!r}, test_from_model.CONFIG,
+                             open_engine=test_from_model.in_batches(Killing()))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
     assert done.returncode == -9
@@ -260,20 +260,3 @@ def test_seeds_of_batches_hang_on_the_seed_and_the_first_request() -> None:
     assert [len(batch.requests) for batch in whole] == [4, 4, 2]
     assert batches(0, requests[4:]) == whole[1:]
     assert len({b.seed for b in whole} | {b.seed for b in batches(1, requests)}) == 6
-
-
-def test_equal_rollouts_and_flags_give_equal_bytes(prompts_path: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    rollouts = tmp_path / "r.parquet"
-    pl.DataFrame(
-        {"prompt": rng.choice(TEXTS, 200), "response_tokens": rng.integers(1, 99, 200)}
-    ).write_parquet(rollouts)
-    config = RolloutsConfig(num_prompts=4, rollouts_per_prompt=5, max_response_tokens=90, seed=3)
-    for name in ("a", "b"):
-        run_rollouts(prompts_path, str(rollouts), str(tmp_path / f"{name}.parquet"), config)
-    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-    moved = tmp_path / "elsewhere"
-    moved.mkdir()
-    (moved / "other.parquet").write_bytes(rollouts.read_bytes())
-    run_rollouts(prompts_path, str(moved / "other.parquet"), str(tmp_path / "c.parquet"), config)
-    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "c.parquet").read_bytes()
