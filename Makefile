@@ -8,11 +8,14 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 ASP ?= $(BIN)/asp
 
-# What to schedule, and where its lengths are learnt: recorded rollouts, or a model to be asked.
+# What to schedule, and where its lengths are learnt: recorded rollouts, or a model to be asked, here or
+# at servers.
 PROMPTS ?= sample_data/prompts.parquet
 PROFILE_PROMPTS ?= $(PROMPTS)
 ROLLOUTS ?=
+FROM ?= auto
 MODEL ?=
+ENDPOINT ?=
 PROMPT_COLUMN ?= prompt
 SAMPLES_PER_PROMPT ?= 1
 BATCH_SIZE ?= 32
@@ -23,7 +26,7 @@ PROMPTS_PER_GROUP ?=
 FOR ?=
 BUILD ?= build
 
-PROFILE_SOURCE = $(if $(ROLLOUTS),--rollouts $(ROLLOUTS),--model $(MODEL))
+PROFILE_SOURCE = $(if $(ROLLOUTS),--rollouts $(ROLLOUTS) --from $(FROM),--model $(MODEL) $(ENDPOINT:%=--endpoint %))
 GROUPING = $(if $(PROMPTS_PER_GROUP),--prompts-per-group $(PROMPTS_PER_GROUP),--group-size $(GROUP_SIZE))
 
 .DEFAULT_GOAL := help
@@ -52,7 +55,7 @@ schedule: $(BUILD)/schedule.parquet $(if $(FOR),$(BUILD)/$(FOR)/README.md) ## Sc
 # Stamps: rewritten when a setting changes, so that the stages which it concerns run again.
 $(BUILD)/.profile-settings: FORCE
 	@mkdir -p $(BUILD)
-	@echo "$(PROFILE_PROMPTS) $(ROLLOUTS) $(MODEL) $(PROMPT_COLUMN)" | cmp -s - $@ || echo "$(PROFILE_PROMPTS) $(ROLLOUTS) $(MODEL) $(PROMPT_COLUMN)" > $@
+	@echo "$(PROFILE_PROMPTS) $(PROFILE_SOURCE) $(PROMPT_COLUMN)" | cmp -s - $@ || echo "$(PROFILE_PROMPTS) $(PROFILE_SOURCE) $(PROMPT_COLUMN)" > $@
 
 $(BUILD)/.settings: FORCE
 	@mkdir -p $(BUILD)
