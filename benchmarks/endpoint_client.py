@@ -20,11 +20,13 @@ from pathlib import Path
 import httpx
 from machine import heading
 
+from stages.profile.allowance import Allowance
 from stages.profile.asking import ask
 from stages.profile.endpoint.engine import EndpointEngine
 from stages.profile.endpoint.settings import EndpointSettings
 from stages.profile.endpoint.transport import Http1Transport
 from stages.profile.engine import Request, Sampling
+from stages.profile.forecast import Outlook
 from stages.profile.journal import open_journal
 
 CONCURRENCY = 200
@@ -72,7 +74,8 @@ def asking(url: str) -> float:
         open_journal(str(Path(folder) / "p.parquet"), {}, False) as journal,
     ):
         start_s = time.process_time()
-        ask(engine, requests, journal, Sampling(1.0, 512))
+        outlook = Outlook((), (), 512, 0)
+        ask(engine, requests, journal, Sampling(1.0, 512), Allowance(None), outlook)
         return time.process_time() - start_s
 
 

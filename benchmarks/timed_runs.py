@@ -1,6 +1,6 @@
 """Runs of `asp train --engine timed`: processes, scaled real time, no model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rollout.simulator.cluster import Cluster
@@ -39,7 +39,7 @@ def train_timed(
         )  # fmt: skip
     provenance = read_table(str(place / "metrics.parquet"), Metrics).provenance
     assert provenance is not None, "a run writes a footer"
-    results = dict(provenance.results)
+    results = {field.name: provenance.results[field.name] for field in fields(Measures)}
     return Measures(**{**results, "ledger": Ledger(**results["ledger"])})
 
 
