@@ -158,7 +158,7 @@ format: $(VENV)/.installed-lint ## Mend style and format.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.installed ## Generate docs/cli.md, docs/tables.md and docs/rollouts.md.
+docs: $(VENV)/.installed ## Generate docs/cli.md, tables.md and rollouts.md, and README's table of trainers.
 	$(BIN)/python docs/generate.py
 
 # Those that need neither arguments nor other data, the slow ones last; benchmarks/README.md has all.

@@ -69,8 +69,8 @@ class GeneratingActor:
         self._backlog: deque[Draft] = deque()
         self._active: dict[tuple[int, int], Draft] = {}
         self._has_asked = True
-        # Of all time: after a late call an engine may catch up, and its next ones take next to
-        # nothing. From one of these alone, an order would wait for a thousand steps.
+        # Over the whole run: after a late call an engine may catch up, so that its next calls take
+        # next to nothing. By one of these alone an order would wait for a thousand steps.
         self._decode_s, self._num_steps = PULSE_S, 1
         self._num_tokens = 0
         self._spent = Ledger()

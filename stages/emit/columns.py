@@ -11,10 +11,11 @@ FIRST_PRIORITY = 2**32  # of the first row: above what verl gives to prompts tha
 
 
 def added_columns(plan: pl.DataFrame, trainer: Trainer) -> pl.DataFrame | None:
-    """asp_prompt_id, asp_epoch, asp_group_id, asp_minibatch_id; where it counts, what places a row.
+    """A row a row of the plan: asp_prompt_id, asp_epoch, asp_group_id, asp_minibatch_id.
 
-    A row a row of the plan; a repeat says what its original does. None where the trainer reads no
-    further columns.
+    Where minibatches are placed also asp_instance, and the column by which the trainer's plugin
+    places a row. A repeat says what its original does. None where the trainer reads no further
+    columns.
     """
     if not trainer.carries_columns:
         return None

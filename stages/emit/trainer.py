@@ -1,6 +1,6 @@
 """What a trainer is to `emit`: what it is told of a hand-over, and what it answers.
 
-A trainer is one small file that fills a `Trainer`; `trainers.py` lists them.
+A trainer is one small file that fills a `Trainer`; `trainers/` has them all.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ class Follows:
     and tested against that reading.
     """
 
-    order: Literal["settings", "shipped code", "no"]  # what keeps it
+    order: Literal["settings", "shipped code"]  # what keeps it
     batches: Literal["kept", "kept, a step late", "by completion"]
     sizes: Literal["fixed", "varying"]  # prompts a step
     instances: Literal["shipped code", "no"]

@@ -1,6 +1,6 @@
 """A profile of recorded rollouts: whoever made the responses wrote them down.
 
-asp profile prompts.parquet --rollouts rollouts.jsonl -o profile.parquet
+    asp profile prompts.parquet --rollouts rollouts.jsonl -o profile.parquet
 """
 
 from collections.abc import Mapping

@@ -37,7 +37,7 @@ def journal_path(output: str) -> Path | None:
 
 
 class Journal:
-    """The finished batches of a run; in memory only where `path` is None."""
+    """The finished responses of a run; in memory only where `path` is None."""
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any], force: bool) -> None:
         """Open or create.

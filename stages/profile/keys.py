@@ -24,7 +24,7 @@ NUM_TRIED = 32  # logged texts in which a frame is looked for
 
 
 class Tokenizer(Protocol):
-    """What is asked of a tokenizer; `tokenizer.PromptTokenizer` is one."""
+    """What is asked of a tokenizer; `stages/tokens` has one."""
 
     @property
     def name(self) -> str:

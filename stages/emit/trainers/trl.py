@@ -1,8 +1,9 @@
-"""How TRL's GRPOTrainer is made to follow an ordered file: settings alone, fixed batches.
+"""How TRL is made to follow an ordered file: settings alone.
 
 Source: `trl/trainer/grpo_config.py` (which batch sizes go together), `trl/trainer/grpo_trainer.py`
 and `trl/trainer/utils.py: RepeatSampler` (cuts the dataset into chunks of generation_batch_size /
-num_generations prompts, drops an incomplete last one, shuffles unless told not to), TRL 1.16.0.
+num_generations prompts, drops an incomplete last one, shuffles unless told not to); for AsyncGRPO
+`trl/experimental/async_grpo/` (walks the dataset in order). All of TRL 1.16.0.
 """
 
 import json

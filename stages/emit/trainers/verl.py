@@ -1,4 +1,4 @@
-"""How verl is made to follow an ordered file: settings alone, fixed train batches.
+"""How verl is made to follow an ordered file: settings, and code for what they cannot say.
 
 Three ways to run it, told apart by what becomes of the batches: synchronous, one step off, and
 fully asynchronous. Source: `verl/utils/dataset/rl_dataset.py` (the dataset reads the file in order
