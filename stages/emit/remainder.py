@@ -1,7 +1,7 @@
 """What becomes of the prompts that do not fill a train batch?
 
-Most trainers skip a partial last batch (verl by drop_last, TRL by RepeatSampler). With P prompts a batch and R
-rows an epoch, R mod P prompts are at stake; each rule accounts for every one of them:
+Most trainers skip a partial last batch (verl by drop_last, TRL by RepeatSampler). With P prompts a
+batch and R rows an epoch, R mod P prompts are at stake; each rule accounts for every one of them:
 
 - keep: the file holds each prompt once an epoch; the trainer skips the last rows of the file;
 - repeat: each epoch is filled up with its own first prompts, again from the first if need be;

@@ -1,5 +1,7 @@
 """A profile of recorded rollouts: whoever made the responses wrote them down.
 
+In: prompts, and a file or a log of responses. Out: the profile table.
+
     asp profile prompts.parquet --rollouts rollouts.jsonl -o profile.parquet
 """
 
