@@ -31,7 +31,7 @@ class Hears(Protocol):
     def heard(self, news: News) -> None:
         """News of an actor."""
 
-    def lost(self, unit: int, actors: Sequence[int], reason: str) -> None:
+    def lost(self, unit: int, actors: Sequence[int]) -> None:
         """A unit is gone."""
 
     def cannot_start(self, unit: int, reason: str) -> None:
@@ -183,4 +183,4 @@ class Hosts:
         log.warning("generation unit %d is lost and begins anew: %s", host.number, reason)
         for number in gone:
             self._host_of.pop(number, None)
-        self.hears.lost(host.number, gone, reason)
+        self.hears.lost(host.number, gone)

@@ -188,7 +188,7 @@ class Session:
             self._log("join", actor, version=version)
             self.do(self.control.joined(actor, version, num_slots, first + place))
 
-    def lost(self, unit: int, actors: Sequence[int], reason: str) -> None:
+    def lost(self, unit: int, actors: Sequence[int]) -> None:
         """A unit is gone; another begins."""
         host = self._hosts.hosts[unit]
         self._accounts.settle(unit, host.states, time.monotonic() - host.heard_s)

@@ -24,7 +24,7 @@ class Verdict(Enum):
     CARRIED = "carried"  # ... but for those that token budgets let come later
     INCOMPLETE = "incomplete"  # ... yet not all their responses, or not all its prompts
     SHIFTED = "shifted"  # in the planned order, cut elsewhere
-    DISPLACED = "displaced"  # nearer to the planned steps than random order would be
+    DISPLACED = "displaced"  # nearer to the plan than NEAR_RANDOM of what random order is
     RESHUFFLED = "reshuffled"  # not nearer
 
 
@@ -36,7 +36,6 @@ class Followed:
     # A row a logged step: step, batch, num_planned, num_kept (planned there and trained there),
     # num_other (trained there, not planned there), num_lacking (responses too few), num_extra.
     steps: pl.DataFrame
-    trained: pl.DataFrame  # step, batch, prompt_hash, num_samples
     num_passes: int  # over the planned batches that the log goes through
     num_missing: int  # prompts planned in a logged batch and trained on nowhere in the log
     num_repeated: int  # prompts trained on in more steps than planned
@@ -85,7 +84,6 @@ def follow(
     return Followed(
         verdict=verdict,
         steps=steps,
-        trained=numbered,
         num_passes=num_passes,
         num_missing=len(missing),
         num_repeated=repeated,
