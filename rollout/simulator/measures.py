@@ -1,4 +1,4 @@
-"""What does a simulated run come to, in a few numbers?
+"""What does a run come to, simulated or real, in a few numbers?
 
 An iteration is the time of one batch group's prompts: the whole run, with the queue's filling and
 draining, over the batch groups of the schedule. So orders with other steps, and budgets, which

@@ -1,4 +1,4 @@
-"""What did a simulated run come to?
+"""What did a run come to, simulated or real?
 
 Arrays end in an axis legend: _s training steps with samples, _e changes of occupancy.
 """
