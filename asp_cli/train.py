@@ -205,9 +205,9 @@ def command(
 ) -> None:  # fmt: skip
     """Train on a schedule: generation and training side by side, with a bounded policy lag.
 
-    Writes the trained weights, the metrics of each step and the trace to a directory. Whatever is
-    killed on the way, the same command goes on from the last checkpoint, and each prompt is trained
-    on once an epoch. Needs the extra `train`.
+    Writes the trained weights, the metrics of each step, the trace and the responses to a
+    directory. Whatever is killed on the way, the same command goes on from the last checkpoint, and
+    each prompt is trained on once an epoch. Needs the extra `train`.
 
     Example: asp train schedule.parquet --prompts p.parquet --model DIR --reward m:f -o run
 

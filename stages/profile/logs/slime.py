@@ -3,7 +3,8 @@
 A file of torch with the samples of one rollout: `prompt`, `response`, `response_length`,
 `loss_mask`, `rollout_log_probs`, `status`, `weight_versions`, `metadata` and others. It is read
 with `torch.load(weights_only=True)`, so no code of it runs. The length is exact: `response_length`,
-less what tools said, which has neither loss nor log-probability. `status` tells how it ended.
+less what tools said, which has neither loss nor log-probability; a token without loss that was
+drawn with a probability of exactly 1 counts as theirs. `status` tells how it ended.
 Prompts stand in the chat template where `--apply-chat-template` was given. Fields of `metadata` are
 columns, so an id in it joins by `--rollouts-id-column`. Files of evaluation (`eval_`) are left out.
 
