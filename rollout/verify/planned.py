@@ -5,29 +5,24 @@ schedule, whose groups are the steps, beside the prompts. Tail minibatches hold 
 they run: what they train on left the step it was planned for.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from rollout.verify.sidecar import Sidecar, read_sidecar
 from stages.emit.plan import check_against, spell_out
 from stages.emit.schedule import CanonicalSchedule, make_schedule
-from stages.emit.sidecar import SIDECAR_FILE, SIDECAR_VERSION
 from stages.emit.stage import SCHEDULE_FILE
 from stages.tables.derived import complete_groups
 from stages.tables.errors import AspError
-from stages.tables.io import read_table
+from stages.tables.io import Table, read_table
 from stages.tables.prompt_survey import PromptFile, read_prompts
 from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
 from stages.tables.schemas import IS_HEAD, Groups
 
 REMAINDER = -1  # batch of rows that fill no train batch
-_SIDECAR_KEYS = {
-    "data_file", "prompt_column", "num_rows", "train_batch_size", "num_train_batches",
-    "minibatches", "trainer", "settings",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,13 +59,18 @@ def read_planned(path: str, prompts: str | None, prompt_column: str | None) -> P
         AspError: Neither of the two, no prompts beside a schedule, or prompts that are others.
     """
     if Path(path).is_dir():
+        if prompts is not None:
+            raise AspError(
+                f"{path}: holds the rows that were scheduled; leave out --prompts {prompts}, or "
+                f"give {Path(path) / SCHEDULE_FILE} with it"
+            )
         return _of_directory(Path(path), prompt_column)
+    table = read_table(path, Groups, complete_groups)
     if prompts is None:
         raise AspError(
             f"{path}: a schedule does not hold the prompts; give --prompts FILE, or the directory "
             "that `asp emit --for` wrote"
         )
-    table = read_table(path, Groups, complete_groups)
     schedule = make_schedule(table)
     file = read_prompts(prompts, prompt_column or DEFAULT_PROMPT_COLUMN)
     plan = spell_out(schedule.frame)
@@ -84,30 +84,20 @@ def read_planned(path: str, prompts: str | None, prompt_column: str | None) -> P
 
 
 def _of_directory(folder: Path, prompt_column: str | None) -> Planned:
-    sidecar = _read_sidecar(folder / SIDECAR_FILE)
+    sidecar = read_sidecar(folder)
     table = read_table(str(folder / SCHEDULE_FILE), Groups, complete_groups)
     schedule = make_schedule(table)
-    file = read_prompts(
-        str(folder / sidecar["data_file"]), prompt_column or sidecar["prompt_column"]
-    )
-    if len(file.frame) != sidecar["num_rows"]:
-        raise AspError(
-            f"{file.name}: has {len(file.frame)} rows, but {folder / SIDECAR_FILE} says "
-            f"{sidecar['num_rows']}; run `asp emit` again"
-        )
-    size = sidecar["train_batch_size"]
-    num_batched = sidecar["num_train_batches"] * size
+    file = read_prompts(str(folder / sidecar.data_file), prompt_column or sidecar.prompt_column)
+    _check_whole(sidecar, table, schedule, file)
+    size = sidecar.train_batch_size
+    num_batched = sidecar.num_train_batches * size
     row = pl.int_range(pl.len(), dtype=pl.Int64)
-    spans = pl.DataFrame(
-        sidecar["minibatches"],
-        schema=dict.fromkeys(("epoch", "minibatch_id", "first_row", "num_rows"), pl.Int64),
-    )
     rows = (
         file.frame.select("prompt_hash")
         .with_columns(
             row=row, batch=pl.when(row < num_batched).then(row // size).otherwise(REMAINDER)
         )
-        .join_asof(spans, left_on="row", right_on="first_row")
+        .join_asof(sidecar.minibatches, left_on="row", right_on="first_row")
         # A row that `--remainder repeat` added lies behind the minibatch before it.
         .with_columns(
             minibatch_id=pl.when(pl.col("row") < pl.col("first_row") + pl.col("num_rows")).then(
@@ -115,8 +105,40 @@ def _of_directory(folder: Path, prompt_column: str | None) -> Planned:
             )
         )
     )
-    trainer, settings = sidecar["trainer"], sidecar["settings"]
+    trainer, settings = sidecar.trainer, sidecar.settings
     return _planned(str(folder), table.sha256, rows, schedule, file, trainer, settings)
+
+
+def _check_whole(
+    sidecar: Sidecar, table: Table, schedule: CanonicalSchedule, file: PromptFile
+) -> None:
+    """Make sure that the files of the directory are those that were written together.
+
+    A prompt that was edited since would be told as one that the trainer left out.
+    """
+    if table.sha256 != sidecar.schedule_sha256:
+        raise AspError(
+            f"{table.name}: is not the schedule that {sidecar.path} was written with; run "
+            "`asp emit` again"
+        )
+    if len(file.frame) != sidecar.num_rows:
+        raise AspError(
+            f"{file.name}: has {len(file.frame)} rows, but {sidecar.path} says "
+            f"{sidecar.num_rows}; run `asp emit` again"
+        )
+    scheduled = spell_out(schedule.frame).select("prompt_id", scheduled="prompt_hash")
+    rows = pl.DataFrame(
+        {"prompt_id": sidecar.row_prompt_ids, "prompt_hash": file.frame["prompt_hash"]}
+    ).with_row_index("row")
+    edited = rows.join(scheduled.unique("prompt_id"), on="prompt_id", maintain_order="left").filter(
+        pl.col("prompt_hash") != pl.col("scheduled")
+    )
+    if len(edited):
+        raise AspError(
+            f"{file.name}: {len(edited)} of {len(rows)} prompts are not those that were scheduled, "
+            f"first row {edited['row'][0]} (from 0); undo what was done to the file, or run "
+            "`asp emit` again"
+        )
 
 
 def _planned(
@@ -147,25 +169,3 @@ def _planned(
         trainer=trainer,
         settings=settings,
     )
-
-
-def _read_sidecar(path: Path) -> dict[str, Any]:
-    try:
-        sidecar = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise AspError(
-            f"{path.parent}: is a directory without {SIDECAR_FILE}; give one that "
-            "`asp emit --for TRAINER` wrote, or a schedule file"
-        ) from None
-    except OSError as error:
-        raise AspError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise AspError(f"{path}: is no JSON; run `asp emit` again") from None
-    if not isinstance(sidecar, dict) or sidecar.get("version") != SIDECAR_VERSION:
-        raise AspError(
-            f"{path}: is not of version {SIDECAR_VERSION}, which this asp reads; run `asp emit` "
-            "again"
-        )
-    if lacking := sorted(_SIDECAR_KEYS - sidecar.keys()):
-        raise AspError(f"{path}: lacks {', '.join(lacking)}; run `asp emit` again")
-    return sidecar

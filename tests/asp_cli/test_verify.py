@@ -1,12 +1,15 @@
 """`asp verify` as a user meets it: a log in verl's layout beside what emit wrote."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+
+from stages.tables.prompts import prompt_hash
 
 Asp = Callable[..., Any]
 NUM_PROMPTS, TRAIN_BATCH, SAMPLES = 12, 4, 2
@@ -26,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "prompt_id": range(NUM_PROMPTS),
             "mu": [3 + (n * 7 % NUM_PROMPTS) / 4 for n in range(NUM_PROMPTS)],
-            "sigma": 0.5, "cap": 2048,
+            "sigma": 0.5, "cap": 2048, "prompt_hash": [prompt_hash(text) for text in prompts],
         }
     ).write_parquet(made / "lengths.parquet")  # fmt: skip
     paths = {name: str(made / f"{name}.parquet") for name in ("lengths", "cut", "groups")}
@@ -106,6 +109,8 @@ def test_a_dropped_row_is_named_and_so_are_the_settings(
         (["for_verl", "--rollouts", "profile.jsonl"], "at which training step"),
         (["for_verl", "--rollouts", "others.jsonl"], "is it the log of this training?"),
         (["for_verl", "--rollouts", "nothing"], "No such file"),
+        (["nothing", "--rollouts", "log"], "nothing: cannot be read: No such file"),
+        (["for_verl", "--prompts", "log", "--rollouts", "log"], "leave out --prompts"),
     ],
 )
 def test_mistakes_are_told_in_one_line(
@@ -128,9 +133,51 @@ def test_a_sidecar_that_is_none_is_refused(asp: Asp, folder: Path, tmp_path: Pat
     logged = write_log(folder, tmp_path / "log", range(4))
     for text, words in (
         ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
         ("[]", "not of version 1"),
-        ('{"version": 1}', "lacks data_file"),
+        ('{"version": 1}', "lacks num_rows"),
     ):
         (tmp_path / "asp.json").write_text(text)
         done = asp("verify", tmp_path, "--rollouts", logged)
-        assert done.code == 1 and words in done.stderr
+        assert done.code == 1 and words in done.only_line
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("train_batch_size", "4", 'train_batch_size is "4"'),
+        ("train_batch_size", 0, "train_batch_size is 0"),
+        ("num_train_batches", 10**9, "1000000000 train batches of 4 do not fit in 12 rows"),
+        ("num_rows", 11.0, "num_rows is 11.0"),
+        ("data_file", None, "data_file is null"),
+        ("minibatches", None, "minibatches is null"),
+        ("minibatches", [{"epoch": 0}], 'minibatches[0] is {"epoch": 0}'),
+        ("minibatches", [{"epoch": 0, "minibatch_id": 0, "first_row": 0, "num_rows": 2}] * 2,
+         "minibatches[1] is"),
+        ("row_prompt_ids", [0], "are not 12 row numbers"),
+        ("inputs", {}, "inputs.schedule is null"),
+        ("inputs", {"schedule": "0"}, "is not the schedule that"),
+        ("settings", [1], "settings is [1]"),
+    ],
+)  # fmt: skip
+def test_a_damaged_sidecar_is_refused_by_its_key(
+    asp: Asp, folder: Path, tmp_path: Path, key: str, value: object, words: str
+) -> None:
+    shutil.copytree(folder / "for_verl", tmp_path / "for_verl")
+    sidecar = tmp_path / "for_verl" / "asp.json"
+    sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | {key: value}))
+    logged = write_log(folder, tmp_path / "log", range(4))
+    done = asp("verify", tmp_path / "for_verl", "--rollouts", logged)
+    assert done.code == 1 and words in done.only_line and "`asp emit`" in done.only_line
+
+
+def test_rows_that_were_edited_are_not_blamed_on_the_trainer(
+    asp: Asp, folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder / "for_verl", tmp_path / "for_verl")
+    rows = pl.read_parquet(folder / "for_verl" / "prompts.parquet")
+    rows.reverse().write_parquet(tmp_path / "for_verl" / "prompts.parquet")
+    logged = write_log(folder, tmp_path / "log", range(NUM_PROMPTS))
+    done = asp("verify", tmp_path / "for_verl", "--rollouts", logged)
+    assert done.code == 1
+    assert "12 of 12 prompts are not those that were scheduled, first row 0" in done.only_line
