@@ -71,9 +71,10 @@ def follow(
     numbered = _number_batches(planned, counted)
     num_batches = int(planned["batch"].to_numpy().max()) + 1
     num_passes = int(numbered["batch"].to_numpy().max()) // num_batches + 1
-    of_passes = _repeat(planned, num_batches, num_passes)
-    steps = _compare(of_passes, numbered, samples_per_prompt)
-    missing, repeated = _missing_and_repeated(of_passes, numbered)
+    due_rows = _due_rows(planned, numbered, num_batches)
+    steps = _compare(due_rows, numbered, samples_per_prompt)
+    missing = _missing(due_rows, numbered)
+    repeated = _count_repeated(planned, numbered, num_passes)
     due = _due(planned, numbered, num_batches)
     displacement = (due["batch"] - due["due"]).abs().to_numpy()
     random = _random_displacement(numbered["batch"].unique().to_numpy() % num_batches, num_batches)
@@ -118,23 +119,24 @@ def _agreement(planned: pl.DataFrame, numbered: pl.DataFrame) -> int:
     return wrapped.join(planned, on=["batch", "prompt_hash"], how="semi").height
 
 
-def _repeat(planned: pl.DataFrame, num_batches: int, num_passes: int) -> pl.DataFrame:
-    """The planned batches of every pass; batch, prompt_hash, num_rows."""
+def _due_rows(planned: pl.DataFrame, numbered: pl.DataFrame, num_batches: int) -> pl.DataFrame:
+    """What each logged batch should hold; batch, prompt_hash, num_rows.
+
+    Those alone: a step may bear any number, and the passes before it need not be in the log.
+    """
     one = planned.group_by("batch", "prompt_hash").agg(num_rows=pl.len().cast(pl.Int64))
-    shifted = [one.with_columns(pl.col("batch") + k * num_batches) for k in range(num_passes)]
-    return pl.concat(shifted)
+    logged = numbered.select("batch").unique().with_columns(of_pass=pl.col("batch") % num_batches)
+    return logged.join(one, left_on="of_pass", right_on="batch").drop("of_pass")
 
 
 def _compare(
-    of_passes: pl.DataFrame, numbered: pl.DataFrame, samples_per_prompt: int
+    due_rows: pl.DataFrame, numbered: pl.DataFrame, samples_per_prompt: int
 ) -> pl.DataFrame:
     """A row a logged step."""
     steps = numbered.select("step", "batch").unique().sort("batch")
-    both = (
-        of_passes.join(steps, on="batch", how="semi")
-        .join(numbered.drop("step"), on=["batch", "prompt_hash"], how="full", coalesce=True)
-        .with_columns(wanted=pl.col("num_rows") * samples_per_prompt)
-    )
+    both = due_rows.join(
+        numbered.drop("step"), on=["batch", "prompt_hash"], how="full", coalesce=True
+    ).with_columns(wanted=pl.col("num_rows") * samples_per_prompt)
     is_kept = pl.col("num_rows").is_not_null() & pl.col("num_samples").is_not_null()
     short = (pl.col("wanted") - pl.col("num_samples")).filter(is_kept)
     counts = both.group_by("batch").agg(
@@ -147,17 +149,20 @@ def _compare(
     return steps.join(counts, on="batch").sort("batch")
 
 
-def _missing_and_repeated(of_passes: pl.DataFrame, numbered: pl.DataFrame) -> tuple[pl.Series, int]:
-    """Prompts due that the log holds nowhere, first due first; how many it holds too often."""
-    logged_batches = numbered.select("batch").unique()
-    due = of_passes.join(logged_batches, on="batch", how="semi")
-    missing = due.join(numbered, on="prompt_hash", how="anti").sort("batch", "prompt_hash")
-    in_plan = of_passes.group_by("prompt_hash").agg(num_planned=pl.col("num_rows").sum())
+def _missing(due_rows: pl.DataFrame, numbered: pl.DataFrame) -> pl.Series:
+    """Prompts due that the log holds nowhere, first due first."""
+    missing = due_rows.join(numbered, on="prompt_hash", how="anti").sort("batch", "prompt_hash")
+    return missing["prompt_hash"].unique(maintain_order=True)
+
+
+def _count_repeated(planned: pl.DataFrame, numbered: pl.DataFrame, num_passes: int) -> int:
+    """How many prompts the log holds in more steps than are planned in that many passes."""
+    in_plan = planned.group_by("prompt_hash").agg(num_planned=pl.len().cast(pl.Int64) * num_passes)
     in_log = numbered.group_by("prompt_hash").agg(num_trained=pl.len())
     repeated = in_log.join(in_plan, on="prompt_hash", how="left").filter(
         pl.col("num_trained") > pl.col("num_planned").fill_null(0)
     )
-    return missing["prompt_hash"].unique(maintain_order=True), len(repeated)
+    return len(repeated)
 
 
 def _due(planned: pl.DataFrame, numbered: pl.DataFrame, num_batches: int) -> pl.DataFrame:

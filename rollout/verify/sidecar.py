@@ -1,7 +1,7 @@
 """What does the `asp.json` of a directory say of its rows?
 
-It has lain beside a training since, so nothing in it is trusted before it is read here: a value that
-`asp emit` does not write is refused by its key.
+It has lain beside a training since, so nothing in it is trusted before it is read here: a value
+that `asp emit` does not write is refused by its key.
 """
 
 import json

@@ -51,6 +51,14 @@ def test_a_trainer_that_goes_through_the_file_again_is_followed_in_each_pass() -
     assert found.num_repeated == 0
 
 
+def test_the_number_of_a_step_costs_nothing_however_large() -> None:
+    """A pass over the plan for each that lies before it would fill any memory."""
+    last = 2**53
+    found = judged(PLAN, {1: ["a", "b"], 2: ["c", "x"], last: ["g", "h"]})
+    assert found.steps["batch"].to_list() == [0, 1, last - 1]
+    assert found.num_passes == last // 4 and (found.num_missing, found.num_repeated) == (1, 1)
+
+
 def test_a_dropped_row_shifts_every_later_step() -> None:
     found = judged(PLAN, {1: ["a", "b"], 2: ["c", "e"], 3: ["f", "g"]})
     assert found.verdict is Verdict.SHIFTED
