@@ -26,14 +26,19 @@ from stages.profile.logs import Format
 def _servers(urls: list[str] | None) -> list[str] | None:
     """Exit 2 where an address is none, or holds what must not be written down."""
     for url in urls or ():
-        parts = urlsplit(url)
+        wrong = typer.BadParameter(f"--endpoint {url}: is not http://HOST:PORT or https://...")
+        try:
+            parts = urlsplit(url)
+            _ = parts.port  # raises where it is no number that a port can have
+        except ValueError:
+            raise wrong from None
         if parts.password or parts.username:
             raise typer.BadParameter(
                 "--endpoint: leave the password out, which others can read in the command; "
                 "a key is taken from the environment (--api-key-variable)"
             )
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise typer.BadParameter(f"--endpoint {url}: is not http://HOST:PORT or https://...")
+            raise wrong
     return urls or None
 
 

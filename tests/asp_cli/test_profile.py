@@ -149,6 +149,8 @@ def test_mistakes_are_one_line(
         ("--model m --seed-requests", "--seed-requests is of no use with --model without"),
         ("--endpoint http://h:1", "give one source"),
         ("--model m --endpoint h:1", "--endpoint h:1: is not http://HOST:PORT or https://"),
+        ("--model m --endpoint http://[::1", "--endpoint http://[::1: is not http://HOST:PORT"),
+        ("--model m --endpoint http://h:99999", "--endpoint http://h:99999: is not http://HOST"),
         ("--model m --endpoint http://u:p@h", "leave the password out"),
         ("--model m --endpoint http://h --batch-size 2", "--batch-size is of no use with --endp"),
         ("--model m --endpoint http://h --samples-per-request 2", "needs --tokenizer, for a serv"),
