@@ -66,7 +66,7 @@ def read_recording(path: str, selection: Selection) -> Recording:
     num_rows, provenance = 0, None
     for number, file in enumerate(_files(path, layout)):
         name, data = read_bytes(file)
-        if not data and file != path:
+        if (not data or data.isspace()) and file != path:
             log.warning("%s: is empty, as a log is that was cut off; skipped", name)
             continue
         digests.append(hashlib.sha256(data).hexdigest())
@@ -137,7 +137,7 @@ def _files(path: str, layout: Layout | None) -> list[str]:
 def _natural(name: str) -> list[tuple[bool, int, str]]:
     """A sort key that puts 2.jsonl before 10.jsonl."""
     pieces = re.split(r"(\d+)", name)
-    return [(p.isdigit(), int(p) if p.isdigit() else 0, p) for p in pieces if p]
+    return [(p.isdecimal(), int(p) if p.isdecimal() else 0, p) for p in pieces if p]
 
 
 def _joint_digest(digests: list[str]) -> str:

@@ -40,6 +40,13 @@ def test_a_log_cut_off_before_its_first_byte_is_skipped(tmp_path: Path) -> None:
     assert len(read_recording(str(tmp_path), Selection()).frame) == 1
 
 
+def test_a_step_of_blank_lines_is_skipped_and_odd_digits_sort_as_text(tmp_path: Path) -> None:
+    for name in ("2\N{SUPERSCRIPT TWO}3.jsonl", "10.jsonl"):
+        write_jsonl(tmp_path / name, [verl_row(1, "a")])
+    (tmp_path / "1.jsonl").write_text("\n\n")
+    assert len(read_recording(str(tmp_path), Selection()).frame) == 2
+
+
 def test_values_of_one_column_may_differ_in_type(tmp_path: Path) -> None:
     rows = [verl_row(1, "a"), verl_row(1, "b") | {"gts": {"x": 1}, "score": None}]
     path = write_jsonl(tmp_path / "1.jsonl", rows)
