@@ -51,7 +51,7 @@ def _load(name: str, data: bytes) -> Any:
             f"{name}: holds {named[1]}, which is refused, since loading it can run code; "
             "is --from right, and the file yours? then keep such objects out of Sample.metadata"
         ) from None
-    except (RuntimeError, EOFError, ValueError, OSError, KeyError) as error:
+    except Exception as error:  # a damaged one raises whatever its opcodes stumble on
         reason = str(error).splitlines()[:1] or [type(error).__name__]
         raise AspError(f"{name}: is not a file of torch that can be read: {reason[0]}") from None
 

@@ -151,6 +151,7 @@ def test_every_layout_has_a_name_a_sample_and_a_test() -> None:
     [
         ("slime", b"PK\x03\x04 cut", "is not a file of torch that can be read"),
         ("slime", b"\x80\x02}.", "is not a file of torch that can be read"),
+        ("slime", b"\x80\x02.", "is not a file of torch that can be read"),
         ("skyrl", b"\x80", "is not a pickle that can be read"),
         ("skyrl", b"\x80\x02}.", "holds no training batch of SkyRL"),
         ("areal", b'{"task_id": 1}\n', "no column 'seqlen', which a log of areal has"),
