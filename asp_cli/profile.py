@@ -69,18 +69,10 @@ def command(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Model to ask on this machine: a directory or a hub name. With --endpoint: its "
-            "name there.",
+            help="Model to ask on this machine with transformers: a directory or a hub name. With "
+            "--endpoint: its name there.",
             metavar="DIR_OR_NAME",
             show_default=False,
-        ),
-    ] = None,
-    engine: Annotated[
-        Literal["transformers", "vllm"] | None,
-        typer.Option(
-            show_default=False,
-            help="What runs --model on this machine. Default: transformers; vllm has to be "
-            "installed, and makes many responses at once (give it a large --batch-size).",
         ),
     ] = None,
     endpoint: Annotated[
@@ -338,7 +330,6 @@ def command(
         refuse_shared_stdio(prompts, rollouts)
         of_model = {
             "--endpoint": endpoint,
-            "--engine": engine,
             "--batch-size": batch_size,
             "--chat-template": chat_template,
             "--max-profile-tokens": max_profile_tokens,
@@ -378,7 +369,7 @@ def command(
         if endpoint is None:
             _refuse("--model without --endpoint", {"--tokenizer": tokenizer, **of_endpoint})
         else:
-            _refuse("--endpoint", {"--batch-size": batch_size, "--engine": engine})
+            _refuse("--endpoint", {"--batch-size": batch_size})
             if (samples_per_request or 1) > 1 and tokenizer is None:
                 raise typer.BadParameter(
                     f"--samples-per-request {samples_per_request}: needs --tokenizer, for a server "
@@ -402,7 +393,6 @@ def command(
             max_profile_tokens=max_profile_tokens,
             num_prompts=num_prompts,
             batch_size=batch_size or ModelConfig.batch_size,
-            engine=engine or ModelConfig.engine,
             endpoint=settings,
             uses_template=chat_template != "none",
             prompt_column=prompt_column,

@@ -8,7 +8,6 @@ What is asked, and in which order, is `design.py`; what asks, an engine (`engine
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import polars as pl
@@ -17,7 +16,7 @@ from stages.profile.allowance import Allowance
 from stages.profile.asking import as_rows, ask
 from stages.profile.design import NUM_FIRST, design, requests_for
 from stages.profile.endpoint.settings import EndpointSettings
-from stages.profile.engine import BatchEngine, Engine, InBatches, LocalEngine, Sampling
+from stages.profile.engine import Engine, InBatches, Sampling
 from stages.profile.forecast import Outlook
 from stages.profile.journal import open_journal
 from stages.profile.output import results_of, tell, write
@@ -41,7 +40,6 @@ class ModelConfig:
     num_prompts: int | None = None  # at most; None: all
     max_profile_tokens: int | None = None  # response tokens to be made; None: no limit
     batch_size: int = 16  # responses generated together on this machine
-    engine: LocalEngine = "transformers"  # on this machine
     endpoint: EndpointSettings | None = None  # None: on this machine
     uses_template: bool = True  # apply the chat template where there is one
     prompt_column: str = DEFAULT_PROMPT_COLUMN
@@ -154,16 +152,7 @@ def _open_engine(config: ModelConfig) -> Engine:
         from stages.profile.endpoint.engine import EndpointEngine
 
         return EndpointEngine(config.endpoint, config.model, config.uses_template, config.seed)
-    return InBatches(_open_local(config), config.batch_size, config.seed)
+    from stages.profile.transformers_engine import TransformersEngine
 
-
-def _open_local(config: ModelConfig) -> BatchEngine:
-    if config.engine == "transformers":
-        from stages.profile.transformers_engine import TransformersEngine
-
-        return TransformersEngine(config.model, config.uses_template)
-    if find_spec("vllm") is None:
-        raise AspError("--engine vllm: is not installed here; install vLLM, or leave --engine out")
-    from stages.profile.vllm_engine import VllmEngine
-
-    return VllmEngine(config.model, config.uses_template)
+    engine = TransformersEngine(config.model, config.uses_template)
+    return InBatches(engine, config.batch_size, config.seed)

@@ -20,7 +20,6 @@ pytestmark = [
 Asp = Callable[..., Any]
 CONTEXT = 1024
 CAP = 384
-QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 
 class Vllm:
@@ -41,9 +40,10 @@ class Vllm:
             "--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-seqs", "64",
             "--enforce-eager",
         ]  # fmt: skip
+        quiet = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=os.environ | QUIET, start_new_session=True
+                command, stdout=log, stderr=log, env=os.environ | quiet, start_new_session=True
             )
         for _ in range(1200):
             assert self._process.poll() is None, self._log.read_text()[-4000:]
@@ -114,25 +114,3 @@ def test_a_server_that_is_stopped_and_started_again(
     vllm.start()
     outcome = run(asp, vllm, prompts, output, "--num-prompts", 4, "--samples-per-prompt", 1)
     assert outcome.code == 0, outcome.stderr
-
-
-def test_the_local_engine(sample_data: Path, tmp_path: Path) -> None:
-    """In the environment that holds vLLM; lengths vary, and the end token counts."""
-    output = tmp_path / "o.parquet"
-    command = [
-        os.environ["ASP_VLLM_PYTHON"], "-m", "asp_cli.main", "profile",
-        str(sample_data / "profile_prompts.parquet"), "--model", os.environ["ASP_VLLM_MODEL"],
-        "--engine", "vllm", "--batch-size", "64", "--num-prompts", "16", "--samples-per-prompt",
-        "4", "--max-response-tokens", str(CAP), "--temperature", "0.8", "-o", str(output),
-    ]  # fmt: skip
-    start_s = time.perf_counter()
-    done = subprocess.run(command, env=os.environ | QUIET, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
-    frame = pl.read_parquet(output)
-    assert frame.group_by("prompt_id").len()["len"].to_list() == [4] * 16
-    tokens = frame["response_tokens"]
-    assert tokens.is_between(1, CAP).all()
-    is_capped = frame["finish_reason"].cast(pl.String) == "length"
-    assert is_capped.to_list() == (tokens == CAP).to_list()
-    assert tokens.n_unique() > 16
-    print(f"\n{tokens.sum()} tokens, {time.perf_counter() - start_s:.0f} s with the start of vLLM")
