@@ -8,6 +8,8 @@ file), `verl/experimental/` (the two asynchronous ones) and `verl/workers/rollou
 verl 0.9.1; the same settings hold back to 0.7.1.
 """
 
+from dataclasses import replace
+
 from stages.emit.syntax import hydra
 from stages.emit.trainer import FOLDER, Follows, Handover, Settings, Trainer
 
@@ -204,48 +206,31 @@ VERL = Trainer(
     files=ROUTER,
 )
 
-VERL_ONE_STEP_OFF = Trainer(
+_LOOP_READ = f"{_CHECKED}, router run; its loop read"
+
+VERL_ONE_STEP_OFF = replace(
+    VERL,
     name="verl-one-step-off",
     title="verl (one step off)",
-    follows=Follows(
-        order="settings",
-        batches="kept, a step late",
-        sizes="fixed",
-        instances="shipped code",
-        partial_rollouts="unsupported",
-        checked=f"{_CHECKED}, router run; its loop read",
-        proof="contract",
+    follows=replace(
+        VERL.follows, batches="kept, a step late", checked=_LOOP_READ, proof="contract"
     ),
-    settings=settings,
-    settings_file="overrides.txt",
-    render=hydra,
     notes=one_step_off_notes,
-    concerns=concerns,
-    filters="algorithm.filter_groups.enable",
-    place_column="priority",
     plugins=PLUGINS[:2],
-    files=ROUTER,
 )
 
-VERL_FULLY_ASYNC = Trainer(
+VERL_FULLY_ASYNC = replace(
+    VERL,
     name="verl-fully-async",
     title="verl (fully asynchronous)",
-    follows=Follows(
-        order="settings",
+    follows=replace(
+        VERL.follows,
         batches="by completion",
-        sizes="fixed",
-        instances="shipped code",
         partial_rollouts="settings",
-        checked=f"{_CHECKED}, router run; its loop read",
+        checked=_LOOP_READ,
         proof="contract",
     ),
     settings=fully_async_settings,
-    settings_file="overrides.txt",
-    render=hydra,
     notes=fully_async_notes,
-    concerns=concerns,
-    filters="algorithm.filter_groups.enable",
-    place_column="priority",
     plugins=PLUGINS[:2],
-    files=ROUTER,
 )
