@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rollout.verify.planned import REMAINDER
+from stages.tables.schemas import IS_AS_PLANNED
 
 Ints = NDArray[np.int64]
 NEAR_RANDOM = 0.5  # of the distance from the plan that random order has
@@ -52,7 +53,7 @@ class Followed:
     @property
     def num_followed(self) -> int:
         """Logged batches that are as planned."""
-        return self.steps.filter(_is_as_planned()).height
+        return self.steps.filter(IS_AS_PLANNED).height
 
 
 def follow(
@@ -182,13 +183,8 @@ def _random_displacement(batches: Ints, num_batches: int) -> float:
     return float(total.mean() / num_batches)
 
 
-def _is_as_planned() -> pl.Expr:
-    nothing_else = pl.all_horizontal(pl.col("num_other", "num_lacking", "num_extra") == 0)
-    return nothing_else & (pl.col("num_kept") == pl.col("num_planned"))
-
-
 def _judge(steps: pl.DataFrame, due: pl.DataFrame, displacement: Ints, random: float) -> Verdict:
-    if steps.select(_is_as_planned().all()).item():
+    if steps.select(IS_AS_PLANNED.all()).item():
         return Verdict.FOLLOWED
     if not steps["num_other"].sum():
         return Verdict.INCOMPLETE

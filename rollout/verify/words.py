@@ -1,10 +1,9 @@
 """A verification told to a person: the verdict, what deviates, and what it cost."""
 
-import polars as pl
-
 from rollout.verify.difference import Difference
 from rollout.verify.order import Followed, Verdict
 from rollout.verify.planned import Planned
+from stages.tables.schemas import IS_AS_PLANNED
 
 _VERDICTS = {
     Verdict.FOLLOWED: "followed: each logged step trained on the planned prompts",
@@ -45,10 +44,7 @@ def _order(planned: Planned, num_responses: int, followed: Followed) -> list[str
         f"{followed.num_followed} of these {len(steps)} are as planned; {planned.num_batches} are "
         "planned" + (f", gone through {followed.num_passes} times" * (followed.num_passes > 1))
     ]
-    odd = steps.filter(
-        pl.any_horizontal(pl.col("num_other", "num_lacking", "num_extra") > 0)
-        | (pl.col("num_kept") < pl.col("num_planned"))
-    )
+    odd = steps.filter(~IS_AS_PLANNED)
     if len(odd):
         at = odd.row(0, named=True)
         lines.append(

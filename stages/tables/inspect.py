@@ -12,7 +12,7 @@ import polars as pl
 from stages.tables.errors import AspError
 from stages.tables.io import Complete, conform, parse_parquet, read_bytes
 from stages.tables.provenance import Provenance
-from stages.tables.schemas import IS_HEAD, TABLES, is_marked
+from stages.tables.schemas import IS_AS_PLANNED, IS_HEAD, TABLES, is_marked
 from stages.tables.utilization import utilization
 
 Lines = list[tuple[str, str]]
@@ -213,9 +213,8 @@ def _metrics(frame: pl.DataFrame) -> Lines:
 
 
 def _verified(frame: pl.DataFrame) -> Lines:
-    lacking = pl.any_horizontal(pl.col("num_other", "num_lacking", "num_extra") > 0)
-    odd = frame.filter(lacking | (pl.col("num_kept") < pl.col("num_planned")))
-    return [("steps", f"{len(frame) - len(odd):,} of {len(frame):,} as planned")]
+    num_kept = frame.filter(IS_AS_PLANNED).height
+    return [("steps", f"{num_kept:,} of {len(frame):,} as planned")]
 
 
 def _nothing(frame: pl.DataFrame) -> Lines:

@@ -512,6 +512,12 @@ class Verified(dy.Schema):
     )  # fmt: skip
 
 
+IS_AS_PLANNED = pl.all_horizontal(pl.col("num_other", "num_lacking", "num_extra") == 0) & (
+    pl.col("num_kept") == pl.col("num_planned")
+)
+"""Steps of a Verified table that trained on what was planned for them, and on nothing else."""
+
+
 TABLES: dict[str, type[dy.Schema]] = {
     "prompts": Prompts,
     "profile": Profile,
