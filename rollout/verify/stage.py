@@ -15,13 +15,12 @@ from rollout.verify import words
 from rollout.verify.difference import Difference, compare
 from rollout.verify.order import Followed, follow
 from rollout.verify.planned import Planned, read_planned
-from stages.profile.keys import decoded, id_keys, text_keys
+from stages.profile.keys import keyed
 from stages.profile.logs import Format
 from stages.profile.recorded import Recording, Selection, read_recording
 from stages.profile.rollouts import count_tokens
 from stages.tables.errors import AspError, log
-from stages.tables.io import check_output, read_bytes, write_table
-from stages.tables.prompts import parse_records
+from stages.tables.io import check_output, write_table
 from stages.tables.provenance import Input, Provenance
 from stages.tables.schemas import Verified
 
@@ -76,12 +75,7 @@ def _logged(recording: Recording, planned: Planned, config: VerifyConfig) -> pl.
         from stages.tokens.tokenizer import PromptTokenizer
 
         tokenizer = PromptTokenizer(config.tokenizer)
-    if config.id_column is None:
-        recording = decoded(recording, tokenizer)
-        keys, column = text_keys(recording, planned.prompts, tokenizer), "text"
-    else:
-        table = parse_records(*read_bytes(planned.prompts.name))
-        keys, column = id_keys(table, config.id_column, planned.prompts), "id"
+    recording, keys, column = keyed(recording, planned.prompts, config.id_column, tokenizer)
     joined = recording.frame.join(
         keys, left_on=column, right_on="key", how="inner", maintain_order="left"
     )

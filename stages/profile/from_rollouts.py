@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from stages.profile.keys import Tokenizer, decoded, id_keys, text_keys
+from stages.profile.keys import Tokenizer, keyed
 from stages.profile.logs import Format
 from stages.profile.logs.plain import PLAIN
 from stages.profile.output import results_of, tell, write
@@ -26,9 +26,9 @@ from stages.profile.rollouts import (
 )
 from stages.profile.sampling import different, sample_prompts
 from stages.tables.errors import AspError, log, shorten
-from stages.tables.io import STDIO, check_output, read_bytes
+from stages.tables.io import STDIO, check_output
 from stages.tables.prompt_survey import PromptFile, read_prompts
-from stages.tables.prompts import DEFAULT_PROMPT_COLUMN, parse_records
+from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
 from stages.tables.provenance import Input
 from stages.tables.schemas import Profile
 
@@ -114,12 +114,8 @@ def run_rollouts(
         rollouts, Selection(config.format, config.columns, config.id_column, config.model)
     )
     tokenizer = _tokenizer_for(recording, config)
-    if config.id_column is None:
-        recording = decoded(recording, tokenizer)
-        keys = text_keys(recording, prompts, tokenizer)
-    else:
-        keys = id_keys(parse_records(*read_bytes(source)), config.id_column, prompts)
-    joined = join(recording, prompts, keys, "text" if config.id_column is None else "id")
+    recording, keys, column = keyed(recording, prompts, config.id_column, tokenizer)
+    joined = join(recording, prompts, keys, column)
     profile, results = profile_rollouts(recording, prompts, joined, config, tokenizer)
     _tell_of_rollouts(recording, joined, results, tokenizer)
     tell(results)

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
@@ -18,7 +18,9 @@ from stages.profile.recorded import Recording
 from stages.profile.sampling import different
 from stages.profile.values import names
 from stages.tables.errors import AspError, first_few
+from stages.tables.io import read_bytes
 from stages.tables.prompt_survey import PromptFile
+from stages.tables.prompts import parse_records
 
 NUM_TRIED = 32  # logged texts in which a frame is looked for
 
@@ -41,6 +43,35 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int], has_specials: bool = False) -> str:
         """The text of token ids, special tokens left out unless `has_specials`."""
+
+
+class Keyed(NamedTuple):
+    """A recording, and how its responses find their prompts."""
+
+    recording: Recording
+    keys: pl.DataFrame  # key, prompt_hash
+    column: str  # of the recording, with the keys
+
+
+def keyed(
+    recording: Recording, prompts: PromptFile, id_column: str | None, tokenizer: Tokenizer | None
+) -> Keyed:
+    """Match by an id that both files have, or by text where none is named.
+
+    Args:
+        recording: Read with the same id column.
+        prompts: A file, not standard input, where an id is named: it is read again.
+        id_column: Of both files.
+        tokenizer: Of the training; None: not known.
+
+    Raises:
+        AspError: As `decoded` and `id_keys`.
+    """
+    if id_column is None:
+        recording = decoded(recording, tokenizer)
+        return Keyed(recording, text_keys(recording, prompts, tokenizer), "text")
+    table = parse_records(*read_bytes(prompts.name))
+    return Keyed(recording, id_keys(table, id_column, prompts), "id")
 
 
 def text_keys(
