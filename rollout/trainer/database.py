@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stages.tables.errors import AspError
+from stages.tables.errors import AspError, difference
 
 
 class Database:
@@ -76,7 +76,7 @@ class Database:
             self.close()
             raise AspError(
                 f"{self._path.parent}: holds a run with other settings: "
-                f"{_difference(held, wanted)}; repeat that run's flags to resume it, or give "
+                f"{difference(held, wanted)}; repeat that run's flags to resume it, or give "
                 "--force to start over, or another --output"
             )
 
@@ -102,12 +102,3 @@ class Database:
                 f"{self._path}: is no journal of this tool, or damaged ({error}); give another "
                 "--output"
             ) from None
-
-
-def _difference(held: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """`max_lag 4 there, 1 now; ...`."""
-    names = sorted(n for n in held.keys() | wanted.keys() if held.get(n) != wanted.get(n))
-    return "; ".join(
-        f"{name} {held.get(name, 'none')[:24]} there, {wanted.get(name, 'none')[:24]} now"
-        for name in names
-    )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.profile.engine import Answer, Finished, Key, Unanswered
-from stages.tables.errors import AspError, Stopped, log
+from stages.tables.errors import AspError, Stopped, difference, log
 from stages.tables.io import STDIO
 
 _TABLES = """
@@ -58,7 +58,7 @@ class Journal:
             if not force:
                 self.close()
                 raise AspError(
-                    f"{path}: is of a run with other settings: {_difference(held, wanted)}; "
+                    f"{path}: is of a run with other settings: {difference(held, wanted)}; "
                     "repeat that run's flags to resume it, or give --force (or remove the "
                     "journal) to start over"
                 )
@@ -147,12 +147,3 @@ def open_journal(output: str, settings: Mapping[str, Any], force: bool) -> Itera
         raise AspError(f"{error}; {journal.leave()}") from None
     finally:
         journal.close()
-
-
-def _difference(held: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """`temperature 0.7 there, 1.0 now; ...`."""
-    names = sorted(n for n in held.keys() | wanted.keys() if held.get(n) != wanted.get(n))
-    return "; ".join(
-        f"{name} {held.get(name, 'none')[:24]} there, {wanted.get(name, 'none')[:24]} now"
-        for name in names
-    )

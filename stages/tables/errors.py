@@ -5,7 +5,7 @@ Words go to stderr through the `asp` logger, never to stdout, which belongs to d
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 log = logging.getLogger("asp")
@@ -46,6 +46,15 @@ def shorten(value: object, limit: int = 200) -> str:
     """Render a value for a message, cut where it is long: a cell may hold a whole book."""
     text = str(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def difference(held: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """Where the settings of a run that is there differ: `seed 0 there, 1 now; ...`."""
+    names = sorted(n for n in held.keys() | wanted.keys() if held.get(n) != wanted.get(n))
+    return "; ".join(
+        f"{name} {held.get(name, 'none')[:24]} there, {wanted.get(name, 'none')[:24]} now"
+        for name in names
+    )
 
 
 @contextmanager
