@@ -19,7 +19,6 @@ import ray
 
 from rollout.control.plan import Head, Plan
 from rollout.trainer.journal import Journal
-from rollout.trainer.observed import Made
 from rollout.trainer.redeal import LENGTHS, Recipe, heads_of, redeal
 from rollout.trainer.resume import Deal
 from rollout.trainer.rundir import RunDir
@@ -134,13 +133,10 @@ class Epochs:
         earlier = [deal for deal in self._journal.deals().values() if deal.version < version]
         beginning = Deal(min(self._scheduled.epoch_g), 0, None)
         last = max([beginning, *earlier], key=lambda deal: deal.version)
-        made = [
-            Made(self._scheduled.prompt_g[group], first_version, tuple(tokens), step)
-            for group, step, first_version, tokens in self._journal.made(last.version, version)
-        ]
         remote = ray.remote(num_cpus=0)(redeal)
         return remote.remote(
-            self._recipe, self._place.refreshed(last.epoch) / LENGTHS, made,
+            self._recipe, self._place.refreshed(last.epoch) / LENGTHS,
+            self._journal.made(last.version, version),
             epoch if self._is_dealt(epoch) else None,
             self._place.refreshing(epoch, self._session),
         )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from rollout.control.messages import Train
 from rollout.control.plan import Plan
 from rollout.trainer.database import Database
+from rollout.trainer.observed import Made
 from rollout.trainer.resume import Checkpoint, Deal
 
 FORMAT = "2"  # of the tables below
@@ -152,18 +153,20 @@ class Journal:
         found = self._db.read("SELECT * FROM deals ORDER BY epoch")
         return {deal.epoch: deal for deal in (Deal.of(*row) for row in found)}
 
-    def made(self, first_step: int, version: int) -> list[tuple[int, int, int, list[int]]]:
-        """Number, step, version of the first token, and tokens of each sample group.
+    def made(self, first_step: int = 0, version: int | None = None) -> list[Made]:
+        """The sample groups trained on from this step up to the version, or all since, by number.
 
-        Of those trained on in the steps from the first up to the version, without those in which
-        something never came.
+        Without those in which something never came.
         """
         found = self._db.read(
-            "SELECT number, step, step - lag, tokens FROM trained "
-            "WHERE NOT failed AND step >= ? AND step < ? ORDER BY number",
+            "SELECT prompt, step - lag, tokens, step FROM trained JOIN groups USING (number) "
+            "WHERE NOT failed AND step >= ? AND step < coalesce(?, step + 1) ORDER BY number",
             (first_step, version),
         )
-        return [(number, step, first, json.loads(tokens)) for number, step, first, tokens in found]
+        return [
+            Made(prompt, first_version, tuple(json.loads(tokens)), step)
+            for prompt, first_version, tokens, step in found
+        ]
 
     def begin(self, checkpoint: Checkpoint) -> int:
         """Forget what came after a checkpoint, and begin a session there; its number, from 1."""

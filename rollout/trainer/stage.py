@@ -39,7 +39,7 @@ from rollout.trainer.journal import Journal
 from rollout.trainer.live import view
 from rollout.trainer.machine import Machine
 from rollout.trainer.model_machine import model_machine, read_model
-from rollout.trainer.observed import Made, profile_of
+from rollout.trainer.observed import profile_of
 from rollout.trainer.outcome import of_lengths
 from rollout.trainer.redeal import Recipe, recipe_of
 from rollout.trainer.rundir import RunDir, check_place
@@ -241,13 +241,8 @@ def _write(driver: Driver, job: Job, settings: dict[str, Any], seed: int) -> Non
     results = results_of(done, measures)
     tables = [(metrics, Metrics, "metrics"), (done.trace, Trace, "trace")]
     if job.known is not None:
-        made = [
-            Made(job.plan.prompt_g[group], first_version, tuple(tokens), step)
-            for group, step, first_version, tokens in driver.journal.made(
-                0, len(driver.journal.steps())
-            )
-        ]
-        tables.append((profile_of(made, job.known, job.answering), Profile, "rollouts"))
+        rollouts = profile_of(driver.journal.made(), job.known, job.answering)
+        tables.append((rollouts, Profile, "rollouts"))
     for frame, schema, name in tables:
         provenance = Provenance(
             "train", f"{table_name(schema)}/1", settings, seed, results, job.footer
