@@ -87,6 +87,7 @@ def test_an_epoch_goes_by_what_the_model_said(
         str(tmp_path / "schedule"), str(place), source, control, CutConfig(), RunConfig(), seed=3
     )
     seen = pl.read_parquet(place / "refreshed/epoch_1/observed.parquet")
+    seen = seen.sort("prompt_id", "sample_index")
     assert seen["prompt"].to_list() == [prompt for prompt in prompts for _ in range(4)]
     assert seen["model"].unique().to_list() == ["tiny"]
     trained = "SELECT prompt, tokens FROM groups JOIN trained USING (number) WHERE epoch = 0"
