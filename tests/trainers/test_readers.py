@@ -1,7 +1,7 @@
 """Readers of further trainers over emitted directories: their own code, as far as it runs on a CPU.
 
 Each is skipped unless its source folder is on PYTHONPATH with what it imports: NeMo-RL, AReaL,
-SkyRL, MindSpeed-RL, prime-rl. What they import that has no part in the order (an NPU's driver, the
+MindSpeed-RL, prime-rl. What they import that has no part in the order (an NPU's driver, the
 types of prime-rl's environments) is stood in for.
 """
 
@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.tiny import TEMPLATE, byte_tokenizer
-from tests.trainers.handed_over import TRAIN_BATCH, hand_over, on_path, planned_batches, sidecar
+from tests.trainers.handed_over import TRAIN_BATCH, hand_over, planned_batches, sidecar
 
 
 def test_nemo_rls_dataset_keeps_the_order_unless_it_splits(tmp_path: Path) -> None:
@@ -46,15 +45,18 @@ def test_areal_loads_the_planned_batches(tmp_path: Path) -> None:
     saved = load_dataset("parquet", data_files=path, split="train", cache_dir=cache)
     saved.save_to_disk(str(folder / "dataset"))
 
-    def batches(**changes: Any) -> list[list[int]]:
-        options = {"path": str(folder / "dataset"), "type": "rl", "batch_size": TRAIN_BATCH}
-        config = TrainDatasetConfig(**options | {"shuffle": False, "num_workers": 0} | changes)
+    def batches(shuffle: bool) -> list[list[int]]:
+        """Read here, not by a data service (scheduling_spec), whose order is the same sampler's."""
+        config = TrainDatasetConfig(
+            path=str(folder / "dataset"), type="rl", batch_size=TRAIN_BATCH, shuffle=shuffle,
+            num_workers=0, scheduling_spec=None,
+        )  # fmt: skip
         loaded = get_custom_dataset(split="train", dataset_config=config, tokenizer=None)
         loader = dataloader.create_dataloader(loaded, 0, 1, config)
         return [[row["extra_info"]["index"] for row in batch] for batch in loader]
 
-    assert batches() == planned_batches(folder)
-    assert batches(shuffle=True) != planned_batches(folder)
+    assert batches(False) == planned_batches(folder)
+    assert batches(True) != planned_batches(folder)
 
 
 @pytest.fixture
@@ -109,49 +111,3 @@ def test_prime_rls_sampler_draws_tasks_in_order_and_resumes(
     resumed.load_state_dict(sampler.state_dict())
     assert drawn + [next(resumed) for _ in tasks[5:]] == tasks
     assert next(resumed) is tasks[0]
-
-
-def test_skyrls_trainer_takes_the_planned_batches_of_its_own_dataset(tmp_path: Path) -> None:
-    trainer = pytest.importorskip("skyrl.train.trainer")
-    if not hasattr(trainer, "build_dataloader"):
-        pytest.skip("a stand-in")
-    from skyrl.train.dataset import PromptDataset
-
-    tokenizer = byte_tokenizer("a", 300, ["<pad>", "<|start|>", "<|end|>"], TEMPLATE)
-    folder = hand_over(tmp_path, "skyrl")
-
-    def make(max_prompt_length: int) -> Any:
-        path = str(folder / "prompts.parquet")
-        return PromptDataset([path], tokenizer, max_prompt_length, num_workers=1)
-
-    cfg = SimpleNamespace(
-        trainer=SimpleNamespace(
-            train_batch_size=TRAIN_BATCH, seed=1, epochs=1, max_training_steps=None
-        ),
-        data=SimpleNamespace(dataloader=SimpleNamespace(num_workers=0, persistent_workers=False)),
-    )
-
-    def loader_of(kind: type, dataset: Any) -> Any:
-        """What the trainer's constructor does with the dataset."""
-        made = kind.__new__(kind)
-        made.cfg, made.train_dataset = cfg, dataset
-        made._build_train_dataloader_and_compute_training_steps()
-        return made.train_dataloader
-
-    def indices(batch: list[dict[str, Any]]) -> list[int]:
-        return [row["env_extras"]["extra_info"]["index"] for row in batch]
-
-    planned = planned_batches(folder)
-    with on_path(folder):
-        from asp_skyrl import ScheduledTrainer
-
-        loader = loader_of(ScheduledTrainer, make(1000))
-        batches = iter(loader)
-        assert [indices(next(batches)) for _ in range(8)] == planned[:8]
-        resumed = loader_of(ScheduledTrainer, make(1000))
-        resumed.load_state_dict(loader.state_dict())
-        assert [indices(batch) for batch in resumed] == planned[8:]
-        with pytest.raises(ValueError, match="has 0 rows"):
-            loader_of(ScheduledTrainer, make(1))
-    shuffled = loader_of(trainer.RayPPOTrainer, make(1000))
-    assert [indices(batch) for batch in shuffled] != planned
