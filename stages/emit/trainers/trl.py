@@ -31,19 +31,24 @@ def settings(handover: Handover) -> Settings:
 
 
 def concerns(handover: Handover) -> list[str]:
-    """A column that TRL would not find, a sample group that it would not take."""
-    found = []
-    if handover.prompt_column != PROMPT_COLUMN:
-        found.append(
-            f"TRL reads column {PROMPT_COLUMN!r}, your rows have {handover.prompt_column!r}: "
-            "rename it when you load the data, as the README there shows"
-        )
+    """A column that TRL would not find, a sample group that GRPOConfig would not take."""
+    found = column_concerns(handover)
     if handover.samples_per_prompt < FEWEST_GENERATIONS:
         found.append(
             "TRL refuses num_generations below 2, and the schedule is made for 1 sample a prompt: "
             "run partition with --samples-per-prompt N, the N of training, and the stages after it"
         )
     return found
+
+
+def column_concerns(handover: Handover) -> list[str]:
+    """A column that TRL would not find."""
+    if handover.prompt_column == PROMPT_COLUMN:
+        return []
+    return [
+        f"TRL reads column {PROMPT_COLUMN!r}, your rows have {handover.prompt_column!r}: "
+        "rename it when you load the data, as the README there shows"
+    ]
 
 
 def _micro_batches(size: int) -> str:
@@ -174,5 +179,5 @@ TRL_ASYNC = Trainer(
     settings_file="async_grpo_config.json",
     render=json_object,
     notes=async_notes,
-    concerns=concerns,
+    concerns=column_concerns,
 )
