@@ -81,7 +81,9 @@ def follow(
     random = _random_displacement(numbered["batch"].unique().to_numpy() % num_batches, num_batches)
     verdict = _judge(steps, due, displacement, random)
     is_never_early = bool((due["batch"] >= due["due"]).all())
-    if has_budgets and verdict is not Verdict.FOLLOWED and is_never_early and not repeated:
+    is_whole = not steps.select((pl.col("num_lacking") + pl.col("num_extra")).sum()).item()
+    is_carried = is_never_early and is_whole and not repeated
+    if has_budgets and verdict is not Verdict.FOLLOWED and is_carried:
         verdict = Verdict.CARRIED
     return Followed(
         verdict=verdict,

@@ -98,6 +98,8 @@ def test_budgets_let_prompts_come_later_but_not_earlier() -> None:
     assert judged(PLAN, steps).verdict is not Verdict.CARRIED
     found = follow(planned_rows(PLAN), log_of(steps), SAMPLES, has_budgets=True)
     assert found.verdict is Verdict.CARRIED and found.is_followed
+    lacking = log_of(steps).head(-1)
+    assert not follow(planned_rows(PLAN), lacking, SAMPLES, has_budgets=True).is_followed
     early = log_of({1: ["a", "c"], 2: ["b", "d"]})
     assert not follow(planned_rows(PLAN), early, SAMPLES, has_budgets=True).is_followed
 
