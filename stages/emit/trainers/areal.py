@@ -76,7 +76,7 @@ AREAL = Trainer(
         sizes="fixed",
         instances="no",
         partial_rollouts="unsupported",
-        checked="1.0.4 (4aef98d8): source read",
+        checked="1.0.4 (4aef98d8): its dataset and loader run, the rest read",
         proof="contract",
     ),
     settings=settings,
