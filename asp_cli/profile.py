@@ -69,10 +69,18 @@ def command(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Model to ask on this machine with transformers: a directory or a hub name. With "
-            "--endpoint: its name there.",
+            help="Model to ask on this machine: a directory or a hub name. With --endpoint: its "
+            "name there.",
             metavar="DIR_OR_NAME",
             show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        Literal["transformers", "vllm"] | None,
+        typer.Option(
+            show_default=False,
+            help="What runs --model on this machine. Default: transformers; vllm has to be "
+            "installed.",
         ),
     ] = None,
     endpoint: Annotated[
@@ -155,7 +163,8 @@ def command(
             min=1,
             callback=within_64_bits,
             show_default=False,
-            help="Responses that --model generates together on this machine. Default: 16.",
+            help="Responses that --model generates together on this machine. Default: 16; of "
+            "vllm 256.",
         ),
     ] = None,
     requests_at_once: Annotated[
@@ -330,6 +339,7 @@ def command(
         refuse_shared_stdio(prompts, rollouts)
         of_model = {
             "--endpoint": endpoint,
+            "--engine": engine,
             "--batch-size": batch_size,
             "--chat-template": chat_template,
             "--max-profile-tokens": max_profile_tokens,
@@ -363,13 +373,13 @@ def command(
         of_columns = {f"--rollouts-{f.replace('_', '-')}-column": c for f, c in named.items()}
         _refuse("--model", {**of_rollouts, **of_columns})
         from stages.profile.endpoint.settings import EndpointSettings
-        from stages.profile.from_model import ModelConfig, run_model
+        from stages.profile.from_model import BATCH_SIZE, ModelConfig, run_model
 
         settings = None
         if endpoint is None:
             _refuse("--model without --endpoint", {"--tokenizer": tokenizer, **of_endpoint})
         else:
-            _refuse("--endpoint", {"--batch-size": batch_size})
+            _refuse("--endpoint", {"--batch-size": batch_size, "--engine": engine})
             if (samples_per_request or 1) > 1 and tokenizer is None:
                 raise typer.BadParameter(
                     f"--samples-per-request {samples_per_request}: needs --tokenizer, for a server "
@@ -392,7 +402,8 @@ def command(
             rollouts_per_prompt=rollouts_per_prompt,
             max_profile_tokens=max_profile_tokens,
             num_prompts=num_prompts,
-            batch_size=batch_size or ModelConfig.batch_size,
+            batch_size=batch_size or BATCH_SIZE[engine or ModelConfig.engine],
+            engine=engine or ModelConfig.engine,
             endpoint=settings,
             uses_template=chat_template != "none",
             prompt_column=prompt_column,

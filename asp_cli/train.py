@@ -50,8 +50,11 @@ def command(
         ),
     ] = None,
     engine: Annotated[
-        Literal["transformers", "timed"],
-        typer.Option(help="timed: no model; takes the time that --cluster says, scaled."),
+        Literal["transformers", "vllm", "timed"],
+        typer.Option(
+            help="What generates; vllm has to be installed. timed: no model; takes the time that "
+            "--cluster says, scaled."
+        ),
     ] = "transformers",
     mode: Annotated[
         Literal["asp", "async", "hybrid"] | None,
@@ -97,8 +100,8 @@ def command(
         Literal["static", "continuous"] | None,
         typer.Option(
             show_default=False,
-            help="static (default): an engine generates one minibatch at a time. continuous: a "
-            "slot is refilled when its response ends.",
+            help="static (default): an engine generates one minibatch at a time. continuous "
+            "(default of vllm): a slot is refilled when its response ends.",
         ),
     ] = None,
     max_response_tokens: Annotated[
@@ -255,10 +258,10 @@ def command(
         TimedConfig,
     )
 
-    if is_timed:
+    if engine == "timed":
         source: ModelConfig | TimedConfig = TimedConfig(**_given(of_timed))
     else:
-        source = ModelConfig(**_given(of_model), prompt_column=prompt_column)
+        source = ModelConfig(**_given(of_model), engine=engine, prompt_column=prompt_column)
     run_config = RunConfig(
         checkpoint_every=checkpoint_every,
         num_judges=reward_processes,

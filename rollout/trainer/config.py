@@ -8,6 +8,7 @@ from rollout.simulator.modes import Mode
 from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
 
 Batching = Literal["static", "continuous"]
+ModelEngine = Literal["transformers", "vllm"]
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,11 @@ class ModelConfig:
     reward: str  # name, or module:function
     prompt_column: str = DEFAULT_PROMPT_COLUMN
     lengths: str | None = None  # file, from which the schedule was made; to refresh it
+    engine: ModelEngine = "transformers"  # what generates
     units: int = 1  # Generation Units
     actors: int = 1  # engines in each
     slots: int = 32  # responses that an engine decodes at once
-    batching: Batching = "static"
+    batching: Batching | None = None  # None: continuous with vLLM, else static
     max_response_tokens: int | None = None  # the cap; None: the schedule's, else DEFAULT_CAP
     temperature: float = 1.0
     loss: Literal["grpo", "dr_grpo", "dapo"] = "grpo"

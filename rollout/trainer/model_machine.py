@@ -4,10 +4,12 @@ In: a model directory, the user's prompts, a reward. Nothing that imports torch 
 engines and Training Unit are opened in processes of their own.
 """
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,12 @@ def read_model(config: ModelConfig) -> ModelInputs:
     load_reward(config.reward, os.getcwd())
     if not (Path(config.model) / "config.json").is_file():
         raise AspError(f"--model {config.model}: holds no config.json; give a model's directory")
+    if config.engine == "vllm" and find_spec("vllm") is None:
+        raise AspError("--engine vllm: is not installed here; install vLLM, or leave it out")
+    if config.engine == "vllm" and config.actors > 1:
+        raise AspError(
+            f"--actors {config.actors}: a process holds one engine of vLLM; give more --units"
+        )
     with readable_twice(config.prompts) as (name, file):
         prompts = replace(read_prompts(str(file), config.prompt_column), name=name)
         rows = parse_records(name, file.read_bytes()).to_dicts()
@@ -79,15 +87,20 @@ def model_machine(found: ModelInputs, config: ModelConfig, seed: int) -> Machine
     config = replace(config, model=str(Path(config.model).resolve()))
     assert config.max_response_tokens is not None, "filled in when the schedule was read"
     tokenizer = PromptTokenizer(config.model, "--model")
+    prompt_ids = {
+        prompt: tokenizer.encode_prompt(raw) for prompt, raw in enumerate(found.prompts.raw)
+    }
+    room = max(map(len, prompt_ids.values())) + config.max_response_tokens
+    usual = "continuous" if config.engine == "vllm" else "static"
+    if config.engine == "vllm":
+        _check_room(config, room)
     return Machine(
         units=(GenerationUnit(config.actors, 1, config.slots),) * config.units,
-        is_static=config.batching == "static",
-        open_engine=partial(_open_engine, config, seed),
+        is_static=(config.batching or usual) == "static",
+        open_engine=partial(_open_engine, config, room, seed),
         open_trainer=partial(_open_trainer, config, seed),
         num_training_devices=1,
-        prompt_ids={
-            prompt: tokenizer.encode_prompt(raw) for prompt, raw in enumerate(found.prompts.raw)
-        },
+        prompt_ids=prompt_ids,
         cap=config.max_response_tokens,
         scores=Scores(
             partial(load_reward, config.reward, os.getcwd()),
@@ -97,11 +110,27 @@ def model_machine(found: ModelInputs, config: ModelConfig, seed: int) -> Machine
     )
 
 
-def _open_engine(config: ModelConfig, seed: int, unit: int, place: int) -> Engine:
+def _check_room(config: ModelConfig, room: int) -> None:
+    """vLLM holds no response beyond the positions that a model has."""
+    facts = json.loads((Path(config.model) / "config.json").read_bytes())
+    known = facts.get("max_position_embeddings")
+    if known is not None and room > known:
+        raise AspError(
+            f"--max-response-tokens {config.max_response_tokens}: with the longest prompt a "
+            f"response takes {room} tokens, more than the {known} that the model was made for; "
+            "give a smaller one, or leave the longest prompts out"
+        )
+
+
+def _open_engine(config: ModelConfig, room: int, seed: int, unit: int, place: int) -> Engine:
+    seed = seed * 1009 + unit * config.actors + place
+    if config.engine == "vllm":
+        from rollout.trainer.engines.vllm import VllmEngine
+
+        return VllmEngine(config.slots, room, config.temperature, seed)
     from rollout.trainer.engines.transformers import TransformersEngine
 
-    number = unit * config.actors + place
-    return TransformersEngine(config.slots, config.temperature, seed * 1009 + number)
+    return TransformersEngine(config.slots, config.temperature, seed)
 
 
 def _open_trainer(config: ModelConfig, seed: int) -> Trainer:

@@ -15,6 +15,7 @@ from stages.tables.errors import AspError
 
 FinishReason = Literal["stop", "length", "abort"]
 TokensFrom = Literal["count", "text"]  # what made a response counted them, or a tokenizer its text
+LocalEngine = Literal["transformers", "vllm"]  # what --engine takes
 Key = tuple[int, int]  # prompt_id, sample_index
 OnTokens = Callable[[int], None]  # told the response tokens made since it was last told
 

@@ -8,6 +8,7 @@ What is asked, and in which order, is `design.py`; what asks, an engine (`engine
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import polars as pl
@@ -16,7 +17,7 @@ from stages.profile.allowance import Allowance
 from stages.profile.asking import as_rows, ask
 from stages.profile.design import NUM_FIRST, design, requests_for
 from stages.profile.endpoint.settings import EndpointSettings
-from stages.profile.engine import Engine, InBatches, Sampling
+from stages.profile.engine import Engine, InBatches, LocalEngine, Sampling
 from stages.profile.forecast import Outlook
 from stages.profile.journal import open_journal
 from stages.profile.output import results_of, tell, write
@@ -27,6 +28,8 @@ from stages.tables.prompt_survey import PromptFile, read_prompts
 from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
 from stages.tables.provenance import Input
 from stages.tables.schemas import Profile
+
+BATCH_SIZE: dict[LocalEngine, int] = {"transformers": 16, "vllm": 256}  # unless another is given
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class ModelConfig:
     rollouts_per_prompt: int | None = None  # None: few of each, more of some (design.py)
     num_prompts: int | None = None  # at most; None: all
     max_profile_tokens: int | None = None  # response tokens to be made; None: no limit
-    batch_size: int = 16  # responses generated together on this machine
+    batch_size: int = BATCH_SIZE["transformers"]  # responses made together on this machine
+    engine: LocalEngine = "transformers"  # on this machine
     endpoint: EndpointSettings | None = None  # None: on this machine
     uses_template: bool = True  # apply the chat template where there is one
     prompt_column: str = DEFAULT_PROMPT_COLUMN
@@ -101,8 +105,9 @@ def run_model(
         "%d responses to %d of %d prompts are asked for",
         asked.get_column("num_samples").sum(), len(asked), len(different(prompts.frame)),
     )  # fmt: skip
-    settings = asdict(config) | {"model": engine.model} | engine.describe()
-    del settings["endpoint"]  # where it was asked, and how: of no effect on the answers
+    of_no_effect = ("endpoint", "batch_size")  # on the answers, unless the engine says so
+    settings = {name: value for name, value in asdict(config).items() if name not in of_no_effect}
+    settings |= {"model": engine.model} | engine.describe()
     of_answers = {name: value for name, value in settings.items() if name != "max_profile_tokens"}
     with open_journal(output, of_answers | {"prompts": prompts.sha256}, force) as journal:
         allowance = Allowance(config.max_profile_tokens)
@@ -111,7 +116,7 @@ def run_model(
             log.info("a dry run: nothing is written; without --dry-run it goes on from here")
             return
         if not answers:
-            raise AspError("the server refuses every prompt, as said above; there is no profile")
+            raise AspError("no prompt can be answered, as said above; there is no profile")
         responses = as_rows(requests, answers)
         profile, results = profile_model(responses, engine.model, prompts, config)
         if allowance.is_spent and len(responses) < len(requests):
@@ -152,6 +157,12 @@ def _open_engine(config: ModelConfig) -> Engine:
         from stages.profile.endpoint.engine import EndpointEngine
 
         return EndpointEngine(config.endpoint, config.model, config.uses_template, config.seed)
+    if config.engine == "vllm":
+        if find_spec("vllm") is None:
+            raise AspError("--engine vllm: is not installed here; install vLLM, or leave it out")
+        from stages.profile.vllm_engine import VllmEngine
+
+        return VllmEngine(config.model, config.batch_size, config.uses_template, config.seed)
     from stages.profile.transformers_engine import TransformersEngine
 
     engine = TransformersEngine(config.model, config.uses_template)

@@ -5,6 +5,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +261,10 @@ def test_seeds_of_batches_hang_on_the_seed_and_the_first_request() -> None:
     assert [len(batch.requests) for batch in whole] == [4, 4, 2]
     assert batches(0, requests[4:]) == whole[1:]
     assert len({b.seed for b in whole} | {b.seed for b in batches(1, requests)}) == 6
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_an_engine_that_is_not_installed_is_told(prompts_path: str, tmp_path: Path) -> None:
+    with pytest.raises(AspError, match="--engine vllm: is not installed here"):
+        run_model(prompts_path, str(tmp_path / "p"), replace(CONFIG, engine="vllm"))
+    assert {path.name for path in tmp_path.iterdir()} == {"prompts.parquet"}

@@ -194,7 +194,7 @@ def test_what_a_server_refuses_is_left_out_and_told(
         "refuses 1 prompts, which are left out (prompt_id 3): HTTP 400: context of 64" in words
         for words in said()
     )
-    every = pytest.raises(AspError, match="the server refuses every prompt")
+    every = pytest.raises(AspError, match="no prompt can be answered")
     with FakeServer(lambda n, asked: error(422, "no")) as server, every:
         profile(server.url, name="none")
 

@@ -1,8 +1,8 @@
-"""A real vLLM on the CPU with a pretrained chat model; `make test-vllm` sets both up."""
+"""A vLLM server on the CPU with a pretrained chat model; `make test-vllm` sets both up."""
 
-import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,21 +12,17 @@ import httpx
 import polars as pl
 import pytest
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.vllm,
-    pytest.mark.skipif("ASP_VLLM_PYTHON" not in os.environ, reason="make test-vllm sets it up"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 Asp = Callable[..., Any]
-CONTEXT = 1024
+CONTEXT = 2048
 CAP = 384
 
 
 class Vllm:
     """A server process on a port of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.model = Path(os.environ["ASP_VLLM_MODEL"]).resolve()
+    def __init__(self, model: Path, folder: Path) -> None:
+        self.model = model
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -35,15 +31,14 @@ class Vllm:
 
     def start(self) -> None:
         command = [
-            os.environ["ASP_VLLM_PYTHON"], "-m", "vllm.entrypoints.openai.api_server",
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server",
             "--model", str(self.model), "--host", "127.0.0.1", "--port", str(self._port),
-            "--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-seqs", "64",
+            "--dtype", "float32", "--max-model-len", str(CONTEXT), "--max-num-seqs", "64",
             "--enforce-eager",
         ]  # fmt: skip
-        quiet = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=os.environ | quiet, start_new_session=True
+                command, stdout=log, stderr=log, start_new_session=True
             )
         for _ in range(1200):
             assert self._process.poll() is None, self._log.read_text()[-4000:]
@@ -61,8 +56,8 @@ class Vllm:
 
 
 @pytest.fixture(scope="module")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
-    server = Vllm(tmp_path_factory.mktemp("vllm"))
+def vllm(chat_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
+    server = Vllm(chat_model, tmp_path_factory.mktemp("vllm"))
     server.start()
     yield server
     server.stop()
