@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,16 @@ def test_a_model_directory_and_a_reward_are_looked_at_first(folder: Path, asp: R
     assert done.code == 1 and "--reward truth: is no reward of this tool" in done.only_line
     done = asp("train", "--model", folder, "--reward", "math:prod", *given)
     assert done.code == 1 and "holds no config.json" in done.only_line
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_an_engine_that_is_not_installed_is_told(folder: Path, asp: Run) -> None:
+    pytest.importorskip("ray")
+    (folder / "prompts").write_text('{"prompt": "p"}\n')
+    (folder / "config.json").write_text("{}")
+    done = asp(
+        "train", "--model", folder, "--engine", "vllm", "--reward", "math:prod", "--mode", "async",
+        "--prompts", folder / "prompts", "-o", folder / "run",
+    )  # fmt: skip
+    assert done.code == 1 and "--engine vllm: is not installed here" in done.only_line
+    assert not (folder / "run").exists()
