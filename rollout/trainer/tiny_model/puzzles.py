@@ -111,9 +111,9 @@ def _distance(one: Cell, other: Cell) -> int:
 class Countdown(Puzzle):
     """Which signs before the numbers make their sum the target?
 
-    Worked out by drawing signs, adding up, and starting over while the sum is wrong, six times at
-    most. The last sum is the answer. Of two signs it prefers, 2 to 1, the one that leads towards
-    the target.
+    Worked out by drawing signs, adding up, and starting over while the sum is wrong, three times
+    at most: with six a model finds nearly what there is by luck. The last sum is the answer. Of two
+    signs it prefers, 2 to 1, the one that leads towards the target.
     """
 
     task = "countdown"
@@ -125,7 +125,7 @@ class Countdown(Puzzle):
         "Reach ", " with ", "?\n", "no\n", *(f"{sign}{n}=" for sign in "+-" for n in range(1, 10))
     )  # fmt: skip
     max_response_tokens = 96
-    max_tries = 6
+    max_tries = 3
 
     def prompt(self, entry: dict[str, Any]) -> str:
         """`Reach 4 with 9 2 3?`."""

@@ -46,8 +46,9 @@ def test_a_sum_by_hand() -> None:
     responses = {Countdown().work_out(SUM, random.Random(seed)) for seed in range(200)}
     assert "9-2=7-3=4 <answer>9-2-3</answer>" in responses
     assert "9+2=11-3=8 no\n9-2=7-3=4 <answer>9-2-3</answer>" in responses
-    six_wrong = [response for response in responses if response.count("no") == 5]
-    assert six_wrong and all("=" in response.splitlines()[5] for response in six_wrong)
+    assert max(response.count("no") for response in responses) == 2
+    last = [response.splitlines()[2] for response in responses if response.count("no") == 2]
+    assert "9+2=11+3=14 <answer>9+2+3</answer>" in last  # which is wrong
 
 
 @pytest.mark.parametrize("seed", [0, 1])
