@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rollout.control.plan import Plan, uniform_plan
+from rollout.control.plan import Plan
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.workload import Workload, workload_of
 from stages.costs.model import CostModel

@@ -20,8 +20,10 @@ import polars as pl
 from held_out import lengths_of, profile_of
 from machine import heading
 
-from rollout.control.plan import Plan, plan_of, uniform_plan
+from rollout.control.plan import Plan
+from rollout.control.schedule import plan_of
 from rollout.control.settings import Carry, ControlSettings
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.run import Run
 from rollout.simulator.simulate import simulate

@@ -16,8 +16,8 @@ import numpy as np
 from known_lengths import Setting
 from machine import heading
 
-from rollout.control.plan import uniform_plan
 from rollout.control.settings import ControlSettings
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.simulate import simulate
 
 NUM_SKIPPED = 5

@@ -16,8 +16,8 @@ import polars as pl
 from held_out import profile_of
 from machine import heading
 
-from rollout.control.plan import uniform_plan
 from rollout.control.settings import ControlSettings, Refresh
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.simulate import simulate
 from rollout.simulator.words import ratio_interval

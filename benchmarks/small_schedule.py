@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from rollout.control.plan import uniform_schedule
+from rollout.control.uniform import uniform_schedule
 
 
 def write_schedule(

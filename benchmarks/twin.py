@@ -31,8 +31,10 @@ from machine import heading
 from scipy.optimize import nnls
 from timed_runs import Inputs, train_timed
 
-from rollout.control.plan import Plan, plan_of, uniform_schedule
+from rollout.control.plan import Plan
+from rollout.control.schedule import plan_of
 from rollout.control.settings import ControlSettings
+from rollout.control.uniform import uniform_schedule
 from rollout.replay import recorded_lengths
 from rollout.simulator.cluster import Cluster, GenerationUnit, TrainingUnit
 from rollout.simulator.compare import num_iterations

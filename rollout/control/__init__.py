@@ -1,6 +1,8 @@
 """Which minibatch does which actor generate, and when?
 
     plan       the schedule as steps, heads, places for tails and the ladder of budgets
+    schedule   the plan that a schedule table holds
+    uniform    schedules of equal minibatches, for prompts that nobody planned
     messages   what is told to the actors and the trainer
     settings   lag bound, pacing, refresh, carry
     fleet      the actors: who is free, who reloads

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rollout.control.plan import Plan, plan_of
+from rollout.control.plan import Plan
+from rollout.control.schedule import plan_of
 from rollout.orders import shuffled_groups
 from rollout.planner.setting import Setting, Split
 from rollout.planner.space import split_of

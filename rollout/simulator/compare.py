@@ -24,7 +24,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rollout.control.plan import Plan, plan_of
+from rollout.control.plan import Plan
+from rollout.control.schedule import plan_of
 from rollout.control.settings import ControlSettings
 from rollout.orders import fixed_groups, perfect_groups, shuffled_groups, sorted_groups
 from rollout.simulator.cluster import Cluster, Engine

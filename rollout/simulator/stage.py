@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
-from rollout.control.plan import Plan, plan_of
+from rollout.control.plan import Plan
+from rollout.control.schedule import plan_of
 from rollout.origin import check_same_prompts, recorded_settings, scheduled_prompts
 from rollout.simulator import words
 from rollout.simulator.chrome import chrome_trace

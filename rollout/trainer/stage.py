@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rollout.control.plan import Plan, plan_of, uniform_schedule
+from rollout.control.plan import Plan
+from rollout.control.schedule import plan_of
 from rollout.control.settings import ControlSettings
+from rollout.control.uniform import uniform_schedule
 from rollout.origin import recorded_cap
 from rollout.simulator import words
 from rollout.simulator.cluster import Cluster

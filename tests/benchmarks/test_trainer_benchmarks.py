@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rollout.control.plan import plan_of, uniform_schedule
+from rollout.control.schedule import plan_of
+from rollout.control.uniform import uniform_schedule
 from rollout.simulator.workload import workload_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

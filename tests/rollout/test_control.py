@@ -17,7 +17,7 @@ from rollout.control.messages import (
     Unload,
     Work,
 )
-from rollout.control.plan import plan_of
+from rollout.control.schedule import plan_of
 from rollout.control.settings import ControlSettings
 from rollout.control.unit import ControlUnit
 from stages.tables.errors import AspError

@@ -20,7 +20,8 @@ from rollout.control.messages import (
     Unload,
     Work,
 )
-from rollout.control.plan import Plan, plan_of
+from rollout.control.plan import Plan
+from rollout.control.schedule import plan_of
 from rollout.control.settings import ControlSettings
 from rollout.control.unit import ControlUnit
 from tests.rollout.conftest import schedule_of

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from rollout.control.plan import plan_of, uniform_plan
+from rollout.control.schedule import plan_of
+from rollout.control.uniform import uniform_plan
 from stages.tables.errors import AspError
 
 MakeSchedule = Callable[..., pl.DataFrame]

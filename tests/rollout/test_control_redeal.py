@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rollout.control.messages import Dispatch, Hold, Train
-from rollout.control.plan import Head, plan_of
+from rollout.control.plan import Head
+from rollout.control.schedule import plan_of
 from rollout.control.settings import ControlSettings
 from rollout.control.unit import ControlUnit
 from tests.rollout.conftest import MakeSchedule, schedule_of

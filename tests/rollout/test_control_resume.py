@@ -5,7 +5,7 @@ import random
 import pytest
 
 from rollout.control.messages import Dispatch, HeldOver, Response, Score, Train, Unfinished
-from rollout.control.plan import plan_of
+from rollout.control.schedule import plan_of
 from rollout.control.settings import ControlSettings
 from rollout.control.unit import ControlUnit
 from tests.rollout.conftest import MakeSchedule

@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from rollout.control.plan import uniform_plan
 from rollout.control.settings import ControlSettings
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.run import Run
 from rollout.simulator.simulate import simulate

@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rollout.control.plan import Plan, uniform_plan
+from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.ledger import Ledger
 from rollout.simulator.run import Run

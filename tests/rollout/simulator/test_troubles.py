@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollout.control.plan import uniform_plan
 from rollout.control.settings import ControlSettings
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.cluster import Cluster, Engine, GenerationUnit, TrainingUnit
 from rollout.simulator.clusterfile import read_cluster
 from rollout.simulator.measures import measure

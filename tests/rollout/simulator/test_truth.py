@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rollout.control.plan import uniform_plan
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.truth import draw_truth
 from stages.lengths.table import complete, distribution
 from stages.tables.errors import AspError

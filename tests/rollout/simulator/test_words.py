@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout.control.plan import uniform_plan
 from rollout.control.settings import ControlSettings
+from rollout.control.uniform import uniform_plan
 from rollout.simulator.cluster import Cluster, GenerationUnit, TrainingUnit
 from rollout.simulator.ledger import Ledger
 from rollout.simulator.measures import Measures

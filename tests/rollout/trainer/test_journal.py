@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rollout.control.messages import HeldOver, Response, Train, Unfinished
-from rollout.control.plan import uniform_plan
+from rollout.control.uniform import uniform_plan
 from rollout.trainer.journal import Journal
 from rollout.trainer.resume import Checkpoint
 from stages.tables.errors import AspError

@@ -1,6 +1,6 @@
 """Whether what was trained on is what was offered."""
 
-from rollout.control.plan import uniform_plan
+from rollout.control.uniform import uniform_plan
 from rollout.trainer.outcome import of_lengths
 
 PLAN = uniform_plan(range(4), 2, 1, 2, budgets=(10,))

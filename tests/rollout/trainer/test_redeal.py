@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rollout.control.plan import plan_of
+from rollout.control.schedule import plan_of
 from rollout.trainer.epochs import due_versions
 from rollout.trainer.observed import Made
 from rollout.trainer.redeal import GROUPS, LENGTHS, OBSERVED, Recipe, heads_of, redeal

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rollout.control.messages import HeldOver, Response, Work
-from rollout.control.plan import uniform_plan
+from rollout.control.uniform import uniform_plan
 from rollout.trainer.samples import Draft
 from rollout.trainer.stock import Stock
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rollout.control.plan import plan_of
+from rollout.control.schedule import plan_of
 from rollout.run_report import run as report
 from rollout.simulator.truth import draw_truth
 from rollout.trainer.config import CutConfig
