@@ -8,6 +8,7 @@
     fleet      the actors: who is free, who reloads
     inventory  samples on their way, and how many more may start
     carried    responses that were cut and wait for a tail
+    completion which sample groups are complete
     steps      which sample groups make up a training step
     line       what a free actor is given
     unit       the Control Unit: events in, commands out

@@ -3,11 +3,12 @@
 The Control Unit is a state machine: a method for each event, which returns commands. It has no
 clock, does no input or output and draws no random numbers, so the simulator and real actors drive
 the same object. News of work or actors that are no longer there is passed over: it was late.
-What a free actor is given stands in `line`.
+What a free actor is given stands in `line`, which sample groups are complete in `completion`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rollout.control.completion import Completion
 from rollout.control.fleet import Actor, Fleet
 from rollout.control.inventory import Inventory
 from rollout.control.line import Line, Reason
@@ -46,8 +47,7 @@ class ControlUnit:
         self._steps = steps_of(plan, settings.max_lag, in_order)
         self._line = Line(plan, settings, self._steps, self.inventory, self.fleet)
         self._works: dict[int, tuple[Work, int]] = {}  # under way, with their actor
-        self._missing_g = list(plan.samples_g)  # responses that have not ended
-        self._unscored: set[int] = set()  # complete, without reward
+        self._completion = Completion(plan.samples_g)
         self._failed: set[int] = set()
         self._training: int | None = None  # step in training
         self._is_placed = any(head.instance is not None for head in plan.heads)
@@ -105,17 +105,11 @@ class ControlUnit:
 
     # Events -----------------------------------------------------------------------------------
 
-    def resumed(self, held: Iterable[HeldOver]) -> list[Command]:
+    def resumed(self, held: Sequence[HeldOver]) -> list[Command]:
         """A run goes on from the plan's first step; told before all else."""
-        complete = []
         for each in held:
             self._line.hold(each)
-            self._missing_g[each.group] = len(each.unfinished)
-            if not each.unfinished:
-                complete.append(each.group)
-        self._unscored.update(complete)
-        scores: list[Command] = [Score(tuple(complete))] if complete else []
-        return [*scores, *self._proceed()]
+        return [*_score(self._completion.resumed(held)), *self._proceed()]
 
     def joined(
         self, actor: int, version: int, slots: int, instance: int | None = None
@@ -173,20 +167,17 @@ class ControlUnit:
         for number in put_down:
             left = unfinished[number]
             if left:
-                work = self._works[number][0]
-                self._count(work, left)
-                commands += [self._requeue(number, left), *self._score(work)]
+                complete = self._completion.ended(self._works[number][0], left)
+                commands += [self._requeue(number, left), *_score(complete)]
             else:
                 commands += self._end(number, ())
         return [*commands, *self._proceed()]
 
     def scored(self, groups: Iterable[int], failed: Iterable[int] = ()) -> list[Command]:
         """Rewards are there; those of `failed` groups never came, and this is said of them."""
-        for group in groups:
-            if group in self._unscored:
-                self._unscored.remove(group)
-                self.inventory.queue(self.plan.samples_g[group])
-                self._steps.add(group)
+        for group in self._completion.scored(groups):
+            self.inventory.queue(self.plan.samples_g[group])
+            self._steps.add(group)
         self._failed.update(failed)
         return self._proceed()
 
@@ -211,26 +202,11 @@ class ControlUnit:
     def _end(self, number: int, cut: Sequence[Response]) -> list[Command]:
         """All of a minibatch has ended, or is cut."""
         work = self._works.pop(number)[0]
-        self._count(work, cut)
+        complete = self._completion.ended(work, cut)
         self._line.carry(work, cut)
         if self.settings.carry == "restart":
-            for response in cut:
-                self._missing_g[response.group] = self.plan.samples_g[response.group]
-        return self._score(work)
-
-    def _count(self, work: Work, unfinished: Sequence[Response]) -> None:
-        """Count the responses that have ended."""
-        for response in work.responses:
-            self._missing_g[response.group] -= 1
-        for response in unfinished:
-            self._missing_g[response.group] += 1
-
-    def _score(self, work: Work) -> list[Command]:
-        """Ask for the rewards of the groups of a minibatch that are complete now."""
-        groups = dict.fromkeys(response.group for response in work.responses)
-        complete = [group for group in groups if not self._missing_g[group]]
-        self._unscored.update(complete)
-        return [Score(tuple(complete))] if complete else []
+            self._completion.restarted(cut)
+        return _score(complete)
 
     def _requeue(self, number: int, unfinished: Sequence[Response] | None) -> Requeue:
         """Put work first in line; None: all of it, with the tokens that it came with."""
@@ -266,3 +242,8 @@ class ControlUnit:
         lags = tuple(step - self._line.first_version.pop(group) for group in groups)
         self.inventory.consume(num_samples(self.plan, groups))
         return Train(step, groups, lags, frozenset(self._failed.intersection(groups)))
+
+
+def _score(complete: tuple[int, ...]) -> list[Command]:
+    """Ask for the rewards of these, if there are any."""
+    return [Score(complete)] if complete else []
