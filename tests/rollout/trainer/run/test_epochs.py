@@ -49,7 +49,7 @@ class MortalTrainer(TimedTrainer):
 def run(files: Path, tmp_path: Path, ray_address: str) -> Run:
     """Three epochs of lengths that were predicted all alike, in this process."""
     from rollout.trainer.driver import Driver
-    from rollout.trainer.stage import read_job
+    from rollout.trainer.job import read_job
 
     lengths_of(NUM_PROMPTS).with_columns(
         prompt_hash=pl.col("prompt_id").cast(pl.String).map_elements(prompt_hash, pl.String)
@@ -158,7 +158,7 @@ def test_steps_within_the_lag_bound_count_an_epoch_later(run: Run) -> None:
 
 
 def test_what_cannot_be_dealt_is_refused(run: Run, files: Path, tmp_path: Path) -> None:
-    from rollout.trainer.stage import read_job
+    from rollout.trainer.job import read_job
 
     control, cut = ControlConfig("asp", refresh_each_epoch=True), CutConfig()
     source = TimedConfig(str(files / "static"), str(tmp_path / "lengths"))

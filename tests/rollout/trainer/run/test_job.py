@@ -25,7 +25,7 @@ def add(source: TimedConfig, text: str) -> None:
 
 def test_the_cluster_file_paces_unless_a_flag_does(files: Path, source: TimedConfig) -> None:
     pytest.importorskip("ray")
-    from rollout.trainer.stage import read_job
+    from rollout.trainer.job import read_job
 
     add(source, '[queue]\npacing = "watermark"\nset_point = 30\n')
     schedule, cut = str(files / "schedule"), CutConfig()

@@ -145,7 +145,7 @@ def check_board(folder: Path, place: Path) -> None:
 def run(files: Path, tmp_path: Path, ray_address: str) -> Iterator[Run]:
     """Run a machine that was changed, in this process."""
     from rollout.trainer.driver import Driver
-    from rollout.trainer.stage import read_job
+    from rollout.trainer.job import read_job
 
     source = TimedConfig(str(files / "static"), str(files / "lengths"), scale=0.02)
 
