@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rollout.simulator.ledger import Ledger
 from rollout.trainer.engines.engine import Engine
 from rollout.trainer.exchange import (
     Broken,
@@ -30,10 +29,8 @@ from rollout.trainer.exchange import (
     Unloaded,
 )
 from rollout.trainer.samples import Draft
+from rollout.trainer.stopwatch import Stopwatch
 from stages.tables.errors import AspError
-
-PULSE_S = 0.01  # about as long as the engine decodes before orders are looked at
-MOST_STEPS = 1024
 
 
 @dataclass
@@ -69,12 +66,7 @@ class GeneratingActor:
         self._backlog: deque[Draft] = deque()
         self._active: dict[tuple[int, int], Draft] = {}
         self._has_asked = True
-        # Over the whole run: after a late call an engine may catch up, so that its next calls take
-        # next to nothing. By one of these alone an order would wait for a thousand steps.
-        self._decode_s, self._num_steps = PULSE_S, 1
-        self._num_tokens = 0
-        self._spent = Ledger()
-        self._since_s = time.monotonic()  # up to here everything is in `_spent`
+        self._stopwatch = Stopwatch(engine.slots)
         threading.Thread(target=self._run, daemon=True).start()
 
     @property
@@ -100,7 +92,7 @@ class GeneratingActor:
 
     def state(self) -> State:
         """How it is doing."""
-        return State(len(self._active), self._num_tokens, replace(self._spent))
+        return State(len(self._active), self._stopwatch.num_tokens, replace(self._stopwatch.spent))
 
     # The thread -------------------------------------------------------------------------------
 
@@ -116,7 +108,8 @@ class GeneratingActor:
             self._tell(Broken(self._number, f"{type(error).__name__}: {error}"))
 
     def _obey(self, order: Order | Begin) -> None:
-        self._spent.sorting += self._lap() if not self._works else 0.0
+        if not self._works:
+            self._stopwatch.waited()
         match order:
             case Generate():
                 self._start(order)
@@ -129,17 +122,18 @@ class GeneratingActor:
             case Begin():
                 self._engine.put_down()
                 self._clear()
-                self._number, self._spent, self._num_tokens = order.number, Ledger(), 0
+                self._stopwatch.begin()
+                self._number = order.number
                 order.done.put(self._load(order.version, order.snapshot))
 
     def _load(self, version: int, snapshot: Path) -> AspError | None:
-        self._lap()
+        self._stopwatch.lap()
         try:
             self._engine.load(version, snapshot)
         except AspError as error:
             return error
         finally:
-            self._spent.reload += self._lap()
+            self._stopwatch.loaded()
         return None
 
     def _start(self, order: Generate) -> None:
@@ -179,19 +173,11 @@ class GeneratingActor:
         self._fill()
         if not self._active:
             return
-        held = self.slots - len(self._active) if not self._is_static else self._num_empty()
+        num_empty = self._num_empty() if self._is_static else self.slots - len(self._active)
         before = {key: len(draft.token_ids) for key, draft in self._active.items()}
-        num_steps = max(1, min(MOST_STEPS, int(PULSE_S * self._num_steps / self._decode_s)))
-        through = self._engine.decode(num_steps)
-        seconds = self._lap()
+        through = self._engine.decode(self._stopwatch.steps_per_pulse)
         grown = [len(draft.token_ids) - before[key] for key, draft in self._active.items()]
-        self._num_tokens += sum(grown)
-        self._decode_s += seconds
-        self._num_steps += max(1, *grown)
-        slot_steps = self.slots * max(1, *grown)
-        self._spent.useful += seconds * sum(grown) / slot_steps
-        self._spent.skew += seconds * held / self.slots
-        self._spent.padding += seconds * (1 - held / self.slots - sum(grown) / slot_steps)
+        self._stopwatch.decoded(grown, num_empty)
         for draft in through:
             del self._active[draft.group, draft.sample]
             self._through(draft)
@@ -215,12 +201,7 @@ class GeneratingActor:
             added.append(self._backlog.popleft())
             self._active[key] = draft
         self._engine.add(added)
-        seconds = self._lap()
-        context = [len(draft.prompt_ids) + len(draft.token_ids) for draft in added]
-        again = sum(c for c, draft in zip(context, added, strict=True) if draft.token_ids)
-        share = again / max(1, sum(context))
-        self._spent.carry += seconds * share
-        self._spent.useful += seconds * (1 - share)
+        self._stopwatch.prefilled(added)
 
     def _give_up(self) -> None:
         """End what has no end at the deadline of its work."""
@@ -246,9 +227,3 @@ class GeneratingActor:
         if len(running.through) == len(running.drafts):
             del self._works[number]
             self._tell(Ended(self._number, number, running.drafts))
-
-    def _lap(self) -> float:
-        """Seconds since it was last asked."""
-        now_s = time.monotonic()
-        seconds, self._since_s = now_s - self._since_s, now_s
-        return seconds
