@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rollout.control.inventory import Inventory
+from rollout.control.messages import Work
 from rollout.control.plan import Plan
 from rollout.control.settings import ControlSettings
 from rollout.simulator.simulate import check_slots
@@ -114,6 +115,16 @@ class Driver:
     def saved_at(self, checkpoint: Checkpoint) -> Path:
         """Where the Training Unit has, or would have, its part of a checkpoint."""
         return self.place.checkpoint(checkpoint.version, checkpoint.session)
+
+    def note(
+        self, event: str, actor: int, work: Work | None = None, version: int | None = None
+    ) -> None:
+        """Write an event of an actor down for the trace."""
+        unit = self.hosts.unit(actor)
+        self.accounts.record.event(
+            self.accounts.now_s, event, "CU" if unit is None else f"GU{unit}", actor, work,
+            self.hosts.state(actor).num_active, version,
+        )  # fmt: skip
 
     def _check(self, plan: Plan) -> None:
         """Raise AspError where the queue or an engine is too small for it."""

@@ -1,9 +1,9 @@
-"""Who tells the Control Unit what happens, and does what it says?
+"""Who tells the Control Unit what happens?
 
 The simulator does so in virtual time; here are processes. A *session* goes from a checkpoint to the
 last step, or to the loss of the Training Unit. It has a Control Unit for what was left of the plan
-at the checkpoint, and what it hears of units, judges and trainer becomes events, from which
-commands follow.
+at the checkpoint, and what it hears of units, judges and trainer becomes events. What follows from
+these is carried out by `commands`.
 """
 
 import time
@@ -11,30 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rollout.control.inorder import InOrder
-from rollout.control.messages import (
-    Command,
-    Dispatch,
-    Hold,
-    Reload,
-    Requeue,
-    Score,
-    Train,
-    Unload,
-    Work,
-)
+from rollout.control.messages import Train
 from rollout.control.plan import Head, Plan
 from rollout.control.unit import ControlUnit
-from rollout.trainer.exchange import (
-    Ended,
-    Free,
-    Generate,
-    Load,
-    Loaded,
-    News,
-    PutDown,
-    Refused,
-    Unloaded,
-)
+from rollout.trainer.commands import Commands
+from rollout.trainer.exchange import Ended, Free, Loaded, News, Refused, Unloaded
 from rollout.trainer.resume import Checkpoint
 from rollout.trainer.stock import Stock
 from rollout.trainer.under_way import UnderWay
@@ -68,8 +49,9 @@ class Session:
         self._hosts = driver.hosts
         self._training = driver.training
         self._journal = driver.journal
-        self.do = InOrder(self._carry_out, self._note_occupancy).do
         self._under_way = UnderWay(driver.config.response_timeout_s)
+        self._commands = Commands(driver, self.control, self.stock, self._under_way, self)
+        self.do = InOrder(self._commands.carry_out, self._note_occupancy).do
 
     @property
     def is_done(self) -> bool:
@@ -98,58 +80,6 @@ class Session:
         host.states = {}
         self._hosts.start(unit, self.version, self._training.snapshots.path(self.version))
 
-    # Commands ---------------------------------------------------------------------------------
-
-    def _carry_out(self, command: Command) -> None:
-        match command:
-            case Dispatch(actor, work):
-                self._dispatch(actor, work)
-            case Hold(actor, reason):
-                self._log(f"hold: {reason}", actor)
-            case Unload(actor):
-                self._log("unload", actor)
-                self._hosts.tell(PutDown(actor))
-            case Reload(actor, version):
-                self._log("reload", actor)
-                self._load(actor, version)
-            case Score(groups):
-                self._journal.note(groups, "generated")
-                for group in groups:
-                    self._score(group)
-            case Train():
-                self._train(command)
-            case Requeue(work):
-                self._accounts.record.event(self._accounts.now_s, "requeue", "CU", work=work)
-
-    def _dispatch(self, actor: int, work: Work) -> None:
-        groups = {response.group for response in work.responses}
-        self._journal.note(groups, "dispatched", self.control.fleet.actors[actor].version)
-        seconds = self._under_way.begin(work, actor, self._accounts.now_s)
-        self._hosts.tell(Generate(actor, work.number, self.stock.hand_out(work), seconds))
-        patience_s = max(seconds, 0.0) + self._driver.config.grace_s
-        self._driver.waiting.after(patience_s, lambda: self._too_late(work))
-        self._log("dispatch", actor, work)
-
-    def _load(self, actor: int, version: int) -> None:
-        self._hosts.tell(Load(actor, version, self._training.snapshots.path(version)))
-
-    def _score(self, group: int) -> None:
-        if self.stock.has_failed(group):
-            self._driver.waiting.after(0.0, lambda: self.scored(group, None))
-        else:
-            prompt = self.plan.prompt_g[group]
-            self._driver.scoring.score(group, prompt, self.stock.responses(group))
-
-    def _train(self, train: Train) -> None:
-        self._accounts.record.taken(self._accounts.now_s, train)
-        groups = [
-            self.stock.sample_group(group, lag)
-            for group, lag in zip(train.groups, train.lags, strict=True)
-        ]
-        self._training.train(groups, lambda *done: self._trained(train, *done))
-
-    # Events -----------------------------------------------------------------------------------
-
     def heard(self, news: News) -> None:
         """News of an actor."""
         match news:
@@ -157,7 +87,7 @@ class Session:
                 work = self._under_way.end(number)
                 if work is not None:
                     self.stock.take_back(drafts)
-                    self._log("end", actor, work)
+                    self._driver.note("end", actor, work)
                     cut = self.stock.unfinished(drafts)
                     commands = self.control.ended(number, cut)
                     self.stock.cut(cut)
@@ -173,7 +103,7 @@ class Session:
                     unfinished[number] = self.stock.unfinished(drafts)
                 self.do(self.control.unloaded(actor, unfinished))
             case Loaded(actor, version):
-                self._log("reloaded", actor, version=version)
+                self._driver.note("reloaded", actor, version=version)
                 self.do(self.control.reloaded(actor, version))
             case Refused(actor, reason):
                 log.warning("a snapshot is written again: %s", reason)
@@ -185,7 +115,7 @@ class Session:
         first = sum(each.num_actors for each in self._driver.machine.units[:unit])
         version = self._hosts.hosts[unit].version
         for place, (actor, num_slots) in enumerate(zip(actors, slots, strict=True)):
-            self._log("join", actor, version=version)
+            self._driver.note("join", actor, version=version)
             self.do(self.control.joined(actor, version, num_slots, first + place))
 
     def lost(self, unit: int, actors: Sequence[int]) -> None:
@@ -211,13 +141,7 @@ class Session:
 
     def _load_again(self, actor: int, version: int) -> None:
         self.version = max(self.version, version)
-        self._load(actor, version)
-
-    def _too_late(self, work: Work) -> None:
-        actor = self._under_way.actor_of(work)
-        unit = None if actor is None else self._hosts.unit(actor)
-        if unit is not None:
-            self._hosts.kill(unit, "it does not answer, long after the time of its work")
+        self._commands.load(actor, version)
 
     def scored(self, group: int, rewards: tuple[float, ...] | None) -> None:
         """A sample group has its rewards; None: they never came."""
@@ -226,7 +150,8 @@ class Session:
         failed = [group] if self.stock.has_failed(group) else []
         self.do(self.control.scored([group], failed))
 
-    def _trained(self, train: Train, metrics: dict[str, Any], seconds: float) -> None:
+    def trained(self, train: Train, metrics: dict[str, Any], seconds: float) -> None:
+        """The Training Unit has made a step, in so long."""
         version = self.num_trained = train.step + 1
         self.metrics = metrics
         row = self._accounts.trained(train, seconds)
@@ -265,17 +190,6 @@ class Session:
         self._accounts.record.event(self._accounts.now_s, "published", "TU", version=version)
         self.do(self.control.published(version))
 
-    # What is written down ---------------------------------------------------------------------
-
     def _note_occupancy(self) -> None:
         inventory = self.control.inventory
         self._accounts.record.occupancy(self._accounts.now_s, inventory.queued, inventory.position)
-
-    def _log(
-        self, event: str, actor: int, work: Work | None = None, version: int | None = None
-    ) -> None:
-        unit = self._hosts.unit(actor)
-        self._accounts.record.event(
-            self._accounts.now_s, event, "CU" if unit is None else f"GU{unit}", actor, work,
-            self._hosts.state(actor).num_active, version,
-        )  # fmt: skip
