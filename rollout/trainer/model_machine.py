@@ -73,6 +73,8 @@ def read_model(config: ModelConfig) -> ModelInputs:
             f"--actors {config.actors}: a process holds one engine of vLLM; give more --units"
         )
     with readable_twice(config.prompts) as (name, file):
+        # Two readings of one file: a prompt's text is what its own row holds, whatever others do; a
+        # reward's row has the columns of all rows, null where it lacks one.
         prompts = replace(read_prompts(str(file), config.prompt_column), name=name)
         rows = parse_records(name, file.read_bytes()).to_dicts()
     lengths = config.lengths and read_table(config.lengths, Lengths, lengths_table.complete)
