@@ -37,7 +37,6 @@ class Sample:
     prompt_ids: np.ndarray  # (p,) int64
     token_ids: np.ndarray  # (t,) int64, the end token included
     logprobs_t: np.ndarray  # (t,) float32: of each token, under the weights that drew it
-    versions_t: np.ndarray  # (t,) int32: policy version that drew it
     end: EndReason
     reward: float
 

@@ -140,7 +140,6 @@ def _sample(draft: Draft, reward: float) -> Sample:
         np.array(draft.prompt_ids, dtype=np.int64),
         np.array(draft.token_ids, dtype=np.int64),
         np.array(draft.logprobs, dtype=np.float32),
-        np.array(draft.versions, dtype=np.int32),
         draft.end or "abort",
         reward,
     )

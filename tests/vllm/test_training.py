@@ -51,7 +51,7 @@ def snapshots(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Snap
     unit.publish(made)
     ids = np.arange(10, 16)
     samples = [
-        Sample(ids, ids + shift, np.full(6, -5.6, np.float32), np.zeros(6, np.int32), "stop", good)
+        Sample(ids, ids + shift, np.full(6, -5.6, np.float32), "stop", good)
         for shift, good in ((0, 1.0), (20, 0.0))
     ]
     unit.train([SampleGroup(0, 0, tuple(samples), 0)])
@@ -87,8 +87,7 @@ def fresh_logprobs(path: Path, drafts: Sequence[Draft]) -> list[float]:
 
     empty, model = np.empty(0), AutoModelForCausalLM.from_pretrained(path).eval()
     samples = [
-        Sample(np.array(d.prompt_ids), np.array(d.token_ids), empty, empty, "stop", 0.0)
-        for d in drafts
+        Sample(np.array(d.prompt_ids), np.array(d.token_ids), empty, "stop", 0.0) for d in drafts
     ]
     with torch.no_grad():
         logprob_t, _ = score(model, lay_out(samples, torch.device("cpu")), TEMPERATURE)

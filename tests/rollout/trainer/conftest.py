@@ -51,7 +51,6 @@ def groups_of(
                     prompt_ids=prompt_ids,
                     token_ids=rng.integers(2, 258, tokens),
                     logprobs_t=rng.normal(logprob, 0.5, tokens).astype(np.float32),
-                    versions_t=np.zeros(tokens, dtype=np.int32),
                     end="stop",
                     reward=reward,
                 )

@@ -21,7 +21,7 @@ def group_of(number: int, drafts: list[Draft], version: int) -> SampleGroup:
     samples = [
         Sample(
             np.array(d.prompt_ids), np.array(d.token_ids), np.array(d.logprobs, np.float32),
-            np.array(d.versions, np.int32), d.end or "length", reward(d.token_ids),
+            d.end or "length", reward(d.token_ids),
         )
         for d in drafts
     ]  # fmt: skip

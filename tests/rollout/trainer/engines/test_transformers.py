@@ -35,8 +35,7 @@ def snapshots(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Snap
 
 def _groups() -> Any:
     ids = np.arange(10, 16)
-    logprobs_t, versions_t = np.full(6, -5.6, np.float32), np.zeros(6, np.int32)
-    good = Sample(ids, ids, logprobs_t, versions_t, "stop", 1.0)
+    good = Sample(ids, ids, np.full(6, -5.6, np.float32), "stop", 1.0)
     from rollout.trainer.samples import SampleGroup
 
     return [SampleGroup(0, 0, (good, replace(good, token_ids=ids + 20, reward=0.0)), 0)]
@@ -72,8 +71,7 @@ def fresh_logprobs(path: Path, drafts: list[Draft], temperature: float) -> list[
 
     empty = np.empty(0)
     samples = [
-        Sample(np.array(d.prompt_ids), np.array(d.token_ids), empty, empty, "stop", 0.0)
-        for d in drafts
+        Sample(np.array(d.prompt_ids), np.array(d.token_ids), empty, "stop", 0.0) for d in drafts
     ]
     with torch.no_grad():
         logprob_t, _ = score(model_at(path), lay_out(samples, torch.device("cpu")), temperature)
