@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from stages.profile.engine import Answer, Batch, OnTokens, Sampling
-from stages.tables.errors import AspError, log
+from stages.tables.errors import AspError, Once, log
 from stages.tokens.tokenizer import PromptTokenizer, load_pretrained
 
 _REPORT_EVERY = 16  # decode steps; reading the count makes the GPU wait
@@ -54,7 +54,7 @@ class TransformersEngine:
         if not self._end_ids:
             log.warning("--model %s: names no end token: every response will run to its cap", name)
         model.generation_config = GenerationConfig()  # what it recommends is not to be mixed in
-        self._warned_of_positions = False
+        self._once = Once()
 
     @property
     def model(self) -> str:
@@ -143,9 +143,8 @@ class TransformersEngine:
 
     def _check_positions(self, num_positions: int) -> None:
         known = getattr(self._model.config, "max_position_embeddings", None)
-        if known is not None and num_positions > known and not self._warned_of_positions:
-            self._warned_of_positions = True
-            log.warning(
+        if known is not None and num_positions > known:
+            self._once.warn(
                 "a prompt and its response may take %d tokens, more than the %d that the model "
                 "was made for; give a smaller --max-response-tokens",
                 num_positions, known,

@@ -69,18 +69,34 @@ def told_when_slow(message: str, *values: object) -> Iterator[None]:
         timer.cancel()
 
 
+class Once:
+    """Gives each warning once, whatever the values in it: the first ones stand for all."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def warn(self, message: str, *values: object) -> None:
+        """Give a warning, unless it was given before."""
+        if self.is_new(message):
+            log.warning(message, *values)
+
+    def is_new(self, message: str) -> bool:
+        """Whether it is asked for the first time."""
+        is_new = message not in self._given
+        self._given.add(message)
+        return is_new
+
+
 @contextmanager
 def each_warning_once() -> Iterator[None]:
-    """Drop a warning that was given before in the block, for work that is done in batches."""
-    given: set[str] = set()
+    """Whoever gives a warning in the block gives it once: for work that is done in batches."""
+    once = Once()
 
-    def is_new(record: logging.LogRecord) -> bool:
-        is_repeated = record.levelno == logging.WARNING and str(record.msg) in given
-        given.add(str(record.msg))
-        return not is_repeated
+    def passes(record: logging.LogRecord) -> bool:
+        return record.levelno != logging.WARNING or once.is_new(str(record.msg))
 
-    log.addFilter(is_new)
+    log.addFilter(passes)
     try:
         yield
     finally:
-        log.removeFilter(is_new)
+        log.removeFilter(passes)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from stages.profile.endpoint.wire import Choice, Reply
 from stages.profile.engine import FinishReason, TokensFrom, Unanswered
 from stages.profile.values import reason_of
-from stages.tables.errors import log
+from stages.tables.errors import Once
 
 _NUM_COMPARED = 32  # replies; a server counts all of them in the same way
 _LOST = "\ufffd"  # stands for bytes that are no text, and counts more than they did
@@ -51,7 +51,7 @@ class Counting:
     cap: int
     tokenizer: Tokenizer | None
     _num_compared: int = 0
-    _said: set[str] = field(default_factory=set)
+    _once: Once = field(default_factory=Once)
 
     def count(self, reply: Reply) -> Counted:
         """Count the tokens of each choice.
@@ -77,7 +77,7 @@ class Counting:
             raise Unanswered(
                 f"the server's usage {wrong}; give --tokenizer DIR_OR_NAME to count the text"
             )
-        self._say("wrong", f"the server's usage {wrong}; such responses are counted from the text")
+        self._once.warn("the server's usage %s; such responses are counted from the text", wrong)
         return Counted(self._counted(reply.choices), "text")
 
     def _of_several(self, reply: Reply) -> list[int]:
@@ -85,18 +85,16 @@ class Counting:
         if usage is not None and _is_fewer(usage, sum(counted)):
             one = any(not _is_fewer(n, usage) and not _is_fewer(usage, n) for n in counted)
             what = "counts one choice only" if one else "counts too few tokens"
-            self._say(
-                "sum",
-                f"the server's usage {what}: {usage} tokens for {len(counted)} responses that have "
-                f"{sum(counted)}; all are counted from the text",
-            )
+            self._once.warn(
+                "the server's usage %s: %d tokens for %d responses that have %d; all are counted "
+                "from the text", what, usage, len(counted), sum(counted),
+            )  # fmt: skip
         elif usage is not None and _is_fewer(sum(counted), usage):
-            self._say(
-                "hidden",
-                f"the server's usage says {usage} tokens for {len(counted)} responses whose text "
-                f"has {sum(counted)}: it hides some of it, or --tokenizer is another model's; "
-                "give --samples-per-request 1 to take the server's count",
-            )
+            self._once.warn(
+                "the server's usage says %d tokens for %d responses whose text has %d: it hides "
+                "some of it, or --tokenizer is another model's; give --samples-per-request 1 to "
+                "take the server's count", usage, len(counted), sum(counted),
+            )  # fmt: skip
         return counted
 
     def _why_wrong(self, usage: int | None, text: str) -> str | None:
@@ -115,11 +113,6 @@ class Counting:
             count + (finish_reason(choice.finish_reason, count, self.cap) == "stop")
             for choice, count in zip(choices, counts, strict=True)
         ]
-
-    def _say(self, kind: str, words: str) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
-            log.warning(words)
 
 
 def finish_reason(said: str | None, tokens: int, cap: int) -> FinishReason:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from stages.profile.endpoint.wire import Choice, Reply
 from stages.profile.engine import Answer, Request
-from stages.tables.errors import log
+from stages.tables.errors import Once, log
 
 _ENOUGH_PROMPTS = 8  # of which every one has the same text twice: no chance
 
@@ -26,7 +26,7 @@ class Judgement:
     model: str
     temperature: float
     cap: int
-    _said: set[str] = field(default_factory=set)
+    _once: Once = field(default_factory=Once)
     _first_texts: dict[int, str] = field(default_factory=dict)
     _repeated: set[int] = field(default_factory=set)  # prompts of which all texts are the same
     _has_chance: bool = False
@@ -35,24 +35,21 @@ class Judgement:
     def add(self, requests: Sequence[Request], reply: Reply, answers: Sequence[Answer]) -> None:
         """See one reply: the requests it was asked for, and the answers made of it."""
         if len(reply.choices) < len(requests):
-            self._say(
-                "n",
-                f"the server returns {len(reply.choices)} of {len(requests)} responses asked for "
-                "at once (it ignores `n`); from here on each is asked for by itself",
-            )
+            self._once.warn(
+                "the server returns %d of %d responses asked for at once (it ignores `n`); from "
+                "here on each is asked for by itself", len(reply.choices), len(requests),
+            )  # fmt: skip
         if reply.model and not reply.model.startswith(self.model):
-            self._say("model", f"--model {self.model}: the server answers as {reply.model!r}")
+            self._once.warn("--model %s: the server answers as %r", self.model, reply.model)
         for request, choice, answer in zip(requests, reply.choices, answers, strict=False):
             self._see_text(request, choice)
             if answer.finish_reason == "length" and answer.response_tokens < self.cap:
                 self._num_cut += 1
-                self._say(
-                    "context",
-                    f"a response to prompt_id {request.prompt_id} was cut at "
-                    f"{answer.response_tokens} tokens, before --max-response-tokens {self.cap}: "
-                    "the server's context is full; serve the model with a longer one, or give a "
-                    "smaller cap",
-                )
+                self._once.warn(
+                    "a response to prompt_id %d was cut at %d tokens, before --max-response-tokens "
+                    "%d: the server's context is full; serve the model with a longer one, or give "
+                    "a smaller cap", request.prompt_id, answer.response_tokens, self.cap,
+                )  # fmt: skip
 
     def end(self) -> None:
         """Say what shows in the whole run only."""
@@ -76,15 +73,9 @@ class Judgement:
             self._repeated.clear()
 
     def _say_repeated(self) -> None:
-        self._say(
-            "repeated",
-            f"all responses to one prompt are the same text, for each of {len(self._repeated)} "
-            f"prompts, though --temperature is {self.temperature:g}: the server decodes greedily "
-            "or with one seed (transformers serve does unless the model's generation_config has "
-            "do_sample); the profile says nothing of chance",
-        )
-
-    def _say(self, kind: str, words: str) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
-            log.warning(words)
+        self._once.warn(
+            "all responses to one prompt are the same text, for each of %d prompts, though "
+            "--temperature is %g: the server decodes greedily or with one seed (transformers serve "
+            "does unless the model's generation_config has do_sample); the profile says nothing of "
+            "chance", len(self._repeated), self.temperature,
+        )  # fmt: skip

@@ -1,48 +1,24 @@
 """Progress in words, without a terminal: now and then, with the time left where it is known."""
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from stages.tables.progress import LINE_EVERY_S, _lines, duration
 
 
-class Words(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
-
-
-@pytest.fixture
-def words() -> Iterator[Words]:
-    """What the `asp` logger says; it may propagate or not."""
-    handler, asp = Words(), logging.getLogger("asp")
-    level = asp.level
-    asp.setLevel(logging.INFO)
-    asp.addHandler(handler)
-    yield handler
-    asp.removeHandler(handler)
-    asp.setLevel(level)
-
-
 @pytest.mark.parametrize(
-    ("total", "said"),
+    ("total", "words"),
     [
         (100, ["states: 70 of 100, 2 min left", "states: 80 of 100, 60 s left"]),
         (None, ["states: 70", "states: 80", "states: 100"]),
     ],
 )
-def test_a_line_now_and_then(words: Words, total: int | None, said: list[str]) -> None:
+def test_a_line_now_and_then(said: list[str], total: int | None, words: list[str]) -> None:
     """Ten pieces in 30 s, ten more in the next 30 s; that all is done is not told."""
     times_s = iter([0.0, LINE_EVERY_S - 1, LINE_EVERY_S, 2 * LINE_EVERY_S, 4 * LINE_EVERY_S])
     advance = _lines("states", total, 60, clock=lambda: next(times_s))
     for number in (0, 10, 10, 20):
         advance(number)
-    assert words.said == said
+    assert said == words
 
 
 def test_duration() -> None:
