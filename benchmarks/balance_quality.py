@@ -184,8 +184,8 @@ def policies(name: str, tables: list[pl.DataFrame]) -> None:
     print("| way | largest load above mean | mean longest of a group [tokens] | groups set apart "
           "| lengths off the whole, mean | largest | random prompts, mean |")  # fmt: skip
     print("|---|---|---|---|---|---|---|")
-    ways = {p: BalanceConfig(policy=p) for p in ("balanced", "like", "isolate")}  # type: ignore[arg-type]
-    ways |= {m: BalanceConfig(method=m) for m in ("sorted", "shuffled", "snake")}  # type: ignore[arg-type]
+    ways = {p: BalanceConfig(policy=p) for p in ("balanced", "like", "isolate")}
+    ways |= {m: BalanceConfig(method=m) for m in ("sorted", "shuffled", "snake")}
     for way, config in ways.items():
         rows = [balance(table, config)[1] for table in tables]
         mean = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}

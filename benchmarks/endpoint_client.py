@@ -124,7 +124,7 @@ def main() -> None:
     url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
     chat = f"{url}/v1/chat/completions"
     try:
-        measured = {
+        measured: dict[str, Callable[[], float]] = {
             "asking, with the journal": lambda: asking(url),
             "the transport alone": lambda: asyncio.run(through_transport(chat)),
             "httpx.AsyncClient, one": lambda: asyncio.run(through_clients(chat, 1)),

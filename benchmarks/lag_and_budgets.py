@@ -69,14 +69,16 @@ def _balanced(order: np.ndarray, rng: np.random.Generator) -> list[int]:
         groups[num_groups - 1 - number if turn % 2 else number].append(minibatch)
     mixed = [groups[group][place] for group in rng.permutation(num_groups)
              for place in rng.permutation(MINIBATCHES)]  # fmt: skip
-    return np.concatenate(mixed).tolist()
+    mixed_order: list[int] = np.concatenate(mixed).tolist()
+    return mixed_order
 
 
 def _like_together(order: np.ndarray, rng: np.random.Generator) -> list[int]:
     """Groups of neighbours, in random order."""
     size = MINIBATCH * MINIBATCHES
     whole = order[: len(order) // size * size].reshape(-1, size)
-    return np.concatenate(rng.permutation(whole)).tolist()
+    mixed_order: list[int] = np.concatenate(rng.permutation(whole)).tolist()
+    return mixed_order
 
 
 def run(

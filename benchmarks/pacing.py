@@ -63,10 +63,11 @@ def run(pacing: str, event: str, start: int, seed: int) -> Run:
 
 def sliding(done: Run, watched: str, window_s: float, times: Floats) -> Floats:
     """Mean of the window that ends at each time [steps]."""
-    time_e, values_e = done.occupancy.time_e, getattr(done.occupancy, WATCHED[watched])
+    time_e = done.occupancy.time_e
+    values_e: Floats = getattr(done.occupancy, WATCHED[watched])
     area_e = np.concatenate([[0.0], np.cumsum(np.diff(time_e) * values_e[:-1])])
     start = np.maximum(times - window_s, 0.0)
-    area = np.interp(times, time_e, area_e) - np.interp(start, time_e, area_e)
+    area: Floats = np.interp(times, time_e, area_e) - np.interp(start, time_e, area_e)
     return area / np.maximum(times - start, 1e-9) / SIZE
 
 

@@ -15,7 +15,8 @@ from machine import heading
 
 from stages.balance.stage import BalanceConfig, balance
 from stages.lengths.table import complete
-from stages.partition.stage import PartitionConfig, partition
+from stages.partition.config import PartitionConfig
+from stages.partition.stage import partition
 from stages.tables.io import conform
 from stages.tables.schemas import Lengths
 

@@ -42,9 +42,10 @@ SET_SIZES = (8, 32)  # prompts
 
 def profile_of(rollouts: pl.DataFrame) -> pl.DataFrame:
     """Rollouts of one model as a profile table, prompts numbered in order of appearance."""
-    longest = int(rollouts["response_tokens"].max())  # type: ignore[arg-type]
-    cap = rollouts["max_tokens"].max() if "max_tokens" in rollouts.columns else None
-    if cap is None or (longest > FAR_OVER * int(cap) and rollouts["prompt"].n_unique() < 100):
+    longest = rollouts.select(pl.max("response_tokens")).item()
+    has_caps = "max_tokens" in rollouts.columns
+    cap = rollouts.select(pl.max("max_tokens")).item() if has_caps else None
+    if cap is None or (longest > FAR_OVER * cap and rollouts["prompt"].n_unique() < 100):
         rollouts = rollouts.with_columns(max_tokens=pl.lit(longest + 1, dtype=pl.Int64))
     number = {text: i for i, text in enumerate(dict.fromkeys(rollouts["prompt"]))}
     is_at_cap = pl.col("response_tokens") >= pl.col("max_tokens")
@@ -85,7 +86,7 @@ def row(model: str, evidence: Evidence) -> str:
         for level in (0.8, 0.9)
     ]
     biases = [
-        f"{table[f'expected_{told}'].sum() / table[f'observed_{seen}'].sum() - 1:+.1%}"
+        f"{table.select(pl.sum(f'expected_{told}') / pl.sum(f'observed_{seen}')).item() - 1:+.1%}"
         for told, seen in (("tokens", "mean"), ("longest", "longest"))
     ]
     sets = [f"{bias:+.1%}" for bias in set_biases(lengths, evidence)]

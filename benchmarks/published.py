@@ -245,7 +245,7 @@ def columns(num_seeds: int) -> None:
 
 def _grid(num_seeds: int) -> dict[tuple[float, ...], tuple[float, float]]:
     """Iteration time over ASP's: asynchronous, hybrid."""
-    found = {}
+    found: dict[tuple[float, ...], tuple[float, float]] = {}
     for sigma, correlation, training in product((0.5, 1.0, 1.4), (0.5, 0.9), (0.5, 1.5, 3.0)):
         setting = Setting(12, 8, sigma=sigma, correlation=correlation, training=training)
         asp, verl = (_seconds(setting, name, num_seeds) for name in ("ASP", "verl"))

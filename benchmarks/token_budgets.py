@@ -76,9 +76,10 @@ def outcome(
 
 def _gain(results: dict[str, object]) -> float:
     """Device time without budgets over device time with, as the plan expects it."""
-    seconds = [results.get(name, 1.0) for name in ("device_seconds_without", "device_seconds")]
-    assert all(isinstance(value, float) for value in seconds)
-    return float(np.divide(*seconds))
+    without = results.get("device_seconds_without", 1.0)
+    budgeted = results.get("device_seconds", 1.0)
+    assert isinstance(without, float) and isinstance(budgeted, float)
+    return without / budgeted
 
 
 def with_budget(batch_size: int, prefill_cost: float, max_lag: int = NO_BOUND) -> PartitionConfig:
