@@ -4,14 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from asp_cli.options import (
-    Force,
-    PromptColumn,
-    Quiet,
-    refuse_shared_stdio,
-    refuse_stdio_directory,
-    within_64_bits,
-)
+from asp_cli.options import Force, PromptColumn, Quiet, within_64_bits
+from asp_cli.refusals import refuse_shared_stdio, refuse_stdio_directory
 
 
 def _list_trainers(is_asked: bool) -> None:

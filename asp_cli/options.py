@@ -81,15 +81,3 @@ DomainColumn = Annotated[
         "intervals calibrated for each. Default: `domain`, where there is one.",
     ),
 ]  # fmt: skip
-
-
-def refuse_shared_stdio(*paths: str) -> None:
-    """Exit 2 where `-` names more than one input."""
-    if sum(path == "-" for path in paths) > 1:
-        raise typer.BadParameter("`-` can stand for one input only; give the others as files")
-
-
-def refuse_stdio_directory(path: str, flag: str) -> None:
-    """Exit 2 where `-` is given for a directory."""
-    if path == "-":
-        raise typer.BadParameter(f"{flag} is a directory, which `-` cannot stand for; name one")

@@ -1,20 +1,11 @@
 """`asp partition`: cut prompts into minibatches of like length."""
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import typer
 
-from asp_cli.options import (
-    Force,
-    Output,
-    Quiet,
-    SamplesPerPrompt,
-    Seed,
-    finite,
-    refuse_shared_stdio,
-    within_64_bits,
-)
+from asp_cli.options import Force, Output, Quiet, SamplesPerPrompt, Seed, finite, within_64_bits
+from asp_cli.refusals import refuse_given, refuse_shared_stdio, refuse_useless
 
 
 def command(
@@ -132,14 +123,14 @@ def command(
     """
     refuse_shared_stdio(lengths, cost_model or "")
     if method != "exact":
-        _refuse(method, {"--objective": objective, "--slack": slack})
+        refuse_useless({"--objective": objective, "--slack": slack}, f"--method {method}")
     if method == "random":
-        _refuse(method, {"--by": by})
+        refuse_useless({"--by": by}, "--method random")
     of_budgets = {
         "--max-rounds": max_rounds, "--prefill-cost": prefill_cost, "--group-size": group_size
     }  # fmt: skip
     if not max_lag:
-        _refuse_without_lag(of_budgets)
+        refuse_given(of_budgets, "%s is of use with --max-lag H above 0 alone; give both")
     from stages.partition.budgets import BudgetConfig
     from stages.partition.config import PartitionConfig
     from stages.partition.stage import run
@@ -161,17 +152,3 @@ def command(
         ),
     )
     run(lengths, output, config, force, cost_model)
-
-
-def _refuse(method: str, others: Mapping[str, object]) -> None:
-    """Exit 2 where a flag was given that the method has no use for."""
-    given = [flag for flag, value in others.items() if value is not None]
-    if given:
-        raise typer.BadParameter(f"{given[0]} is of no use with --method {method}; leave it out")
-
-
-def _refuse_without_lag(of_budgets: Mapping[str, object]) -> None:
-    """Exit 2 where a flag of token budgets was given, but no lag that leaves room for any."""
-    given = [flag for flag, value in of_budgets.items() if value is not None]
-    if given:
-        raise typer.BadParameter(f"{given[0]} is of use with --max-lag H above 0 alone; give both")

@@ -5,14 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from asp_cli.options import (
-    Force,
-    Quiet,
-    RecordedProfile,
-    SamplesPerPrompt,
-    Seed,
-    refuse_shared_stdio,
-)
+from asp_cli.options import Force, Quiet, RecordedProfile, SamplesPerPrompt, Seed
+from asp_cli.refusals import refuse_shared_stdio
 
 POLICIES = ("balanced", "like", "isolate")
 

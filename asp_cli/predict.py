@@ -12,9 +12,9 @@ from asp_cli.options import (
     Quiet,
     SamplesPerPrompt,
     finite,
-    refuse_stdio_directory,
     within_64_bits,
 )
+from asp_cli.refusals import refuse_stdio_directory
 
 
 def command(

@@ -1,7 +1,6 @@
 """`asp profile`: the lengths of the target model's responses."""
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -15,10 +14,9 @@ from asp_cli.options import (
     Quiet,
     Seed,
     finite,
-    refuse_shared_stdio,
-    refuse_stdio_directory,
     within_64_bits,
 )
+from asp_cli.refusals import refuse_shared_stdio, refuse_stdio_directory, refuse_useless
 from stages.profile.endpoint.settings import DEFAULT_KEY_VARIABLE
 from stages.profile.logs import Format
 
@@ -345,7 +343,7 @@ def command(
             "--max-profile-tokens": max_profile_tokens,
             "--dry-run": dry_run or None,
         }
-        _refuse("--rollouts", {**of_model, **of_endpoint})
+        refuse_useless({**of_model, **of_endpoint}, "--rollouts")
         from stages.profile.from_rollouts import RolloutsConfig, run_rollouts
 
         recorded = RolloutsConfig(
@@ -371,15 +369,15 @@ def command(
             "--rollouts-id-column": rollouts_id_column,
         }
         of_columns = {f"--rollouts-{f.replace('_', '-')}-column": c for f, c in named.items()}
-        _refuse("--model", {**of_rollouts, **of_columns})
+        refuse_useless({**of_rollouts, **of_columns}, "--model")
         from stages.profile.endpoint.settings import EndpointSettings
         from stages.profile.from_model import BATCH_SIZE, ModelConfig, run_model
 
         settings = None
         if endpoint is None:
-            _refuse("--model without --endpoint", {"--tokenizer": tokenizer, **of_endpoint})
+            refuse_useless({"--tokenizer": tokenizer, **of_endpoint}, "--model without --endpoint")
         else:
-            _refuse("--endpoint", {"--batch-size": batch_size, "--engine": engine})
+            refuse_useless({"--batch-size": batch_size, "--engine": engine}, "--endpoint")
             if (samples_per_request or 1) > 1 and tokenizer is None:
                 raise typer.BadParameter(
                     f"--samples-per-request {samples_per_request}: needs --tokenizer, for a server "
@@ -411,10 +409,3 @@ def command(
             seed=seed,
         )
         run_model(prompts, output, asked, force, dry_run)
-
-
-def _refuse(source: str, others: Mapping[str, object]) -> None:
-    """Exit 2 where a flag was given that the source has no use for."""
-    given = [flag for flag, value in others.items() if value is not None]
-    if given:
-        raise typer.BadParameter(f"{given[0]} is of no use with {source}; leave it out")

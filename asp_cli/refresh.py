@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from asp_cli.options import Force, Output, Quiet, Seed, refuse_shared_stdio, within_64_bits
+from asp_cli.options import Force, Output, Quiet, Seed, within_64_bits
+from asp_cli.refusals import refuse_shared_stdio
 
 
 def command(

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from asp_cli.options import Quiet, Seed, refuse_shared_stdio
+from asp_cli.options import Quiet, Seed
+from asp_cli.refusals import refuse_shared_stdio
 
 
 def command(

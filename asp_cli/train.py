@@ -6,16 +6,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from asp_cli.options import (
-    Force,
-    OutputDirectory,
-    PromptColumn,
-    Quiet,
-    Seed,
-    refuse_shared_stdio,
-    refuse_stdio_directory,
-    within_64_bits,
-)
+from asp_cli.options import Force, OutputDirectory, PromptColumn, Quiet, Seed, within_64_bits
+from asp_cli.refusals import refuse_given, refuse_shared_stdio, refuse_stdio_directory
 
 
 def _file(help_: str) -> Any:
@@ -236,10 +228,10 @@ def command(
         "group_size": group_size, "epochs": epochs,
     }  # fmt: skip
     needed, others = (of_timed, of_model) if is_timed else (of_model, of_timed)
-    _refuse_given(others, f"--engine {engine} takes none")
+    refuse_given(_by_flag(others), f"%s: --engine {engine} takes none; leave it out")
     _need(needed, ("cluster", "lengths") if is_timed else ("model", "prompts", "reward"), engine)
     if schedule is not None:
-        _refuse_given(of_cut, "a schedule says so itself")
+        refuse_given(_by_flag(of_cut), "%s: a schedule says so itself; leave it out")
     # Read when ray is imported: it would tell of lost processes on standard output.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
     try:
@@ -291,9 +283,8 @@ def _flag(name: str) -> str:
     return FLAGS.get(name, "--" + name.replace("_", "-"))
 
 
-def _refuse_given(values: dict[str, Any], reason: str) -> None:
-    for name in _given(values):
-        raise typer.BadParameter(f"{_flag(name)}: {reason}; leave it out")
+def _by_flag(values: dict[str, Any]) -> dict[str, Any]:
+    return {_flag(name): value for name, value in values.items()}
 
 
 def _need(values: dict[str, Any], names: tuple[str, ...], engine: str) -> None:

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from asp_cli.options import Force, OutputDirectory, Quiet, Seed, refuse_stdio_directory
+from asp_cli.options import Force, OutputDirectory, Quiet, Seed
+from asp_cli.refusals import refuse_stdio_directory
 
 
 def command(

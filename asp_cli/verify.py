@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from asp_cli.options import Force, Quiet, refuse_shared_stdio
+from asp_cli.options import Force, Quiet
+from asp_cli.refusals import refuse_shared_stdio
 from stages.profile.logs import Format
 
 
