@@ -105,7 +105,7 @@ def test_a_server_that_is_stopped_and_started_again(
     vllm.stop()
     outcome = run(asp, vllm, prompts, output, "--num-prompts", 4, "--samples-per-prompt", 1)
     assert outcome.code == 1
-    assert "connection refused; start the server" in outcome.only_line
+    assert "connection refused; start the server" in outcome.stderr
     vllm.start()
     outcome = run(asp, vllm, prompts, output, "--num-prompts", 4, "--samples-per-prompt", 1)
     assert outcome.code == 0, outcome.stderr

@@ -109,10 +109,14 @@ class Counting:
     def _counted(self, choices: Sequence[Choice]) -> list[int]:
         assert self.tokenizer is not None, "several samples a request need one"
         counts = self.tokenizer.count([choice.text for choice in choices])
-        return [
-            count + (finish_reason(choice.finish_reason, count, self.cap) == "stop")
-            for choice, count in zip(choices, counts, strict=True)
-        ]
+        return [self._whole(*each) for each in zip(choices, counts, strict=True)]
+
+    def _whole(self, choice: Choice, counted: int) -> int:
+        """With the end token; what was cut about at the cap, was cut at the cap."""
+        reason = finish_reason(choice.finish_reason, counted, self.cap)
+        if reason == "length" and not _is_fewer(counted, self.cap):
+            return self.cap
+        return min(counted + (reason == "stop"), self.cap)
 
 
 def finish_reason(said: str | None, tokens: int, cap: int) -> FinishReason:

@@ -39,7 +39,9 @@ def reply(usage: int | None, *words: int, reason: str = "stop") -> Reply:
         (reply(10, 19), [20]),  # fewer than the text has
         (reply(62, 19, 39), [20, 40]),
         (reply(20, 19, 39), [20, 40]),
-        (reply(None, 19, 64), [20, 65]),
+        (reply(None, 19, 64), [20, 64]),  # no response is longer than its cap
+        (reply(None, 62, 67, reason="length"), [64, 64]),  # text does not tell how it was cut
+        (reply(None, 50, reason="length"), [50]),  # a context was full
     ],
 )
 def test_usage_where_it_can_be_right_else_the_text(given: Reply, tokens: list[int]) -> None:
