@@ -54,20 +54,22 @@ class Vllm:
         of_cpu: dict[str, Any] = {
             "dtype": "float32", "enforce_eager": True, "distributed_executor_backend": "uni",
         }  # fmt: skip
-        arguments = EngineArgs(
-            model=name,
-            max_model_len=room,
-            max_num_seqs=slots,
-            seed=seed,
-            logprobs_mode="processed_logprobs",  # after the temperature
-            generation_config="vllm",  # what a model recommends for chatting is left out
-            disable_log_stats=True,
-            use_tqdm_on_load=False,
-            **(of_cpu if current_platform.is_cpu() else {}),
-        )
-        self._engine: Any = load_pretrained(
-            lambda: LLMEngine.from_engine_args(arguments), name, flag, "a language model"
-        )
+
+        def start() -> Any:
+            arguments = EngineArgs(
+                model=name,
+                max_model_len=room,
+                max_num_seqs=slots,
+                seed=seed,
+                logprobs_mode="processed_logprobs",  # after the temperature
+                generation_config="vllm",  # what a model recommends for chatting is left out
+                disable_log_stats=True,
+                use_tqdm_on_load=False,
+                **(of_cpu if current_platform.is_cpu() else {}),
+            )
+            return LLMEngine.from_engine_args(arguments)
+
+        self._engine = load_pretrained(start, name, flag, "a language model")
         self._numbers = itertools.count()
 
     @property
