@@ -113,10 +113,25 @@ def command(
             "default); 0 above 2 (decoupled); none.",
         ),
     ] = None,
+    zero_advantage: Annotated[
+        Literal["keep", "skip"] | None,
+        typer.Option(
+            show_default=False,
+            help="Sample groups of equal rewards: in the loss, where they count in what it is "
+            "divided by and in the KL term (keep, default), or left out of it (skip).",
+        ),
+    ] = None,
     learning_rate: Annotated[float | None, _number("Of AdamW. Default: 1e-6.")] = None,
     kl: Annotated[
         float | None,
         _number("Weight of the KL term to the model as given. Default: 0, none.", False),
+    ] = None,
+    tokens_per_micro_batch: Annotated[
+        int | None,
+        _count(
+            "Of prompts, responses and padding, trained on in one pass: a matter of memory, not of "
+            "the result. Default: 8192."
+        ),
     ] = None,
     max_lag: Annotated[
         int | None,
@@ -215,7 +230,8 @@ def command(
         "model": model, "prompts": prompts, "reward": reward, "units": units, "actors": actors,
         "slots": slots, "batching": batching, "max_response_tokens": max_response_tokens,
         "temperature": temperature, "loss": loss, "lag_correction": lag_correction,
-        "learning_rate": learning_rate, "kl_coefficient": kl,
+        "zero_advantage": zero_advantage, "learning_rate": learning_rate, "kl_coefficient": kl,
+        "tokens_per_micro_batch": tokens_per_micro_batch,
     }  # fmt: skip
     of_timed = {"cluster": cluster, "profile": profile, "scale": time_scale}
     if refresh_each_epoch and lengths is None:

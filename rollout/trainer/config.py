@@ -79,5 +79,7 @@ class ModelConfig:
     temperature: float = 1.0
     loss: Literal["grpo", "dr_grpo", "dapo"] = "grpo"
     lag_correction: Literal["truncated", "decoupled", "none"] = "truncated"
+    zero_advantage: Literal["keep", "skip"] = "keep"  # groups of equal rewards
     learning_rate: float = 1e-6
     kl_coefficient: float = 0.0
+    tokens_per_micro_batch: int = 8192  # memory, not result

@@ -148,7 +148,9 @@ def _open_trainer(config: ModelConfig, seed: int) -> Trainer:
         max_response_tokens=config.max_response_tokens,
         kl_coefficient=config.kl_coefficient,
         lag_correction=config.lag_correction,
+        zero_advantage=config.zero_advantage,
         learning_rate=config.learning_rate,
+        tokens_per_micro_batch=config.tokens_per_micro_batch,
     )
     return TrainingUnit(Path(config.model), settings)
 

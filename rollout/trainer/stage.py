@@ -84,8 +84,8 @@ def run(
 
 def _known(source: ModelConfig | TimedConfig) -> dict[str, Any]:
     """What decides a result, without where it lies."""
-    files = {"cluster", "lengths", "profile", "prompts"}
-    kept = {name: value for name, value in asdict(source).items() if name not in files}
+    others = {"cluster", "lengths", "profile", "prompts", "tokens_per_micro_batch"}
+    kept = {name: value for name, value in asdict(source).items() if name not in others}
     if isinstance(source, ModelConfig):
         kept["model"] = Path(source.model).resolve().name
     return kept
