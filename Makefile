@@ -172,8 +172,10 @@ bench: $(VENV)/.installed ## Run the benchmarks on sample_data/, or those in BEN
 
 bench-train: $(VENV)/.installed-train $(VENV)/.installed-bench ## Run the benchmarks of the trainer: an hour or two; goes on where it was stopped.
 	@test -d build/tiny-maze || $(MAKE) --no-print-directory tiny-model
+	@test -d build/tiny-countdown || $(MAKE) --no-print-directory tiny-model TASK=countdown
 	for name in twin train_speed; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$name.py || exit 1; done
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/convergence.py maze 0,1,2,3,4 build/convergence-maze.svg
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/convergence.py countdown 0 build/convergence-countdown.svg
 
 clean: ## Remove what was built, not the virtual environment.
 	rm -rf build
