@@ -83,5 +83,5 @@ def weigh(num_tokens: Sequence[int], settings: TrainingSettings) -> list[float]:
         return [1 / (len(num_tokens) * tokens) for tokens in num_tokens]
     if settings.loss == "dr_grpo":
         assert settings.max_response_tokens is not None
-        return [1 / (len(num_tokens) * settings.max_response_tokens)] * len(num_tokens)
-    return [1 / sum(num_tokens)] * len(num_tokens)
+        return [1 / (len(num_tokens) * settings.max_response_tokens) for _ in num_tokens]
+    return [1 / sum(num_tokens) for _ in num_tokens]

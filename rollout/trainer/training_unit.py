@@ -28,13 +28,15 @@ from rollout.trainer.devices import Devices, named_weights, whole
 from rollout.trainer.losses import token_losses
 from rollout.trainer.policy import Rows, cut_by_tokens, lay_out, score
 from rollout.trainer.samples import SampleGroup
+from rollout.trainer.sealed import SEAL
 from rollout.trainer.snapshots import Snapshots
 from rollout.trainer.step_metrics import StepMetrics, Tally
 from rollout.trainer.training_settings import TrainingSettings
 from stages.tables.errors import AspError
 from stages.tokens.tokenizer import load_pretrained
 
-_WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json", "*.gguf")
+_BESIDE_WEIGHTS = (".bpe", ".jinja", ".json", ".model", ".py", ".tiktoken", ".txt")
+_TEMPLATES = "additional_chat_templates"  # the one folder of a model that transformers reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +96,23 @@ class TrainingUnit:
 
         Raises:
             AspError: A reward or the gradient is not finite; the weights are as before the update.
+                Or the GPU's memory does not hold a micro-batch.
         """
         start_s = self._clock()
         judged = judge(groups, self._settings)
         tally = Tally()
         grad_norm = 0.0
         if judged:
-            batches = self._micro_batches(judged)
-            for _ in range(self._settings.updates_per_step):
-                grad_norm += self._update(batches, tally) / self._settings.updates_per_step
+            try:
+                batches = self._micro_batches(judged)
+                for _ in range(self._settings.updates_per_step):
+                    grad_norm += self._update(batches, tally) / self._settings.updates_per_step
+            except torch.cuda.OutOfMemoryError:
+                raise AspError(
+                    f"training step {self.version}: the GPU's memory does not hold a micro-batch; "
+                    "the same command with a --tokens-per-micro-batch below "
+                    f"{self._settings.tokens_per_micro_batch} goes on from the last checkpoint"
+                ) from None
         self.version += 1
         counted = [group for group in groups if not group.is_masked]
         rewards = [[sample.reward for sample in group.samples] for group in counted]
@@ -133,8 +143,7 @@ class TrainingUnit:
                 weights[name] = gathered.to(dtype) if gathered.is_floating_point() else gathered
         if self._devices.is_first:
             with snapshots.new(self.version) as folder:
-                ignored = shutil.ignore_patterns(*_WEIGHT_FILES, "seal.json", ".*")
-                shutil.copytree(self._model_dir, folder, ignore=ignored, dirs_exist_ok=True)
+                _copy_beside_weights(self._model_dir, folder)
                 self._model.save_pretrained(folder, state_dict=weights)
         self._devices.wait()
 
@@ -206,11 +215,22 @@ class TrainingUnit:
             self._optimizer.zero_grad()
             raise AspError(
                 f"training step {self.version}: the gradient is {grad_norm}; the weights are as "
-                "before it; give a lower learning rate, or go on from an earlier checkpoint"
+                "before it; the same command tries again from the last checkpoint, --force with a "
+                "lower --learning-rate from the start"
             )
         self._optimizer.step()
         self._optimizer.zero_grad()
         return grad_norm
+
+
+def _copy_beside_weights(model_dir: Path, folder: Path) -> None:
+    """Config, tokenizer and code of a model; nothing else that lies there, a run least of all."""
+    for path in model_dir.iterdir():
+        is_index = path.name.endswith(".index.json") or path.name == SEAL
+        if path.is_file() and path.suffix in _BESIDE_WEIGHTS and not is_index:
+            shutil.copy2(path, folder)
+    if (model_dir / _TEMPLATES).is_dir():
+        shutil.copytree(model_dir / _TEMPLATES, folder / _TEMPLATES)
 
 
 def _load(folder: Path) -> Any:

@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -88,17 +89,19 @@ def test_what_does_not_take_part_changes_nothing(
     assert largest_difference(ours[1], theirs[1]) == 0.0
 
 
+@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo"])
 def test_a_step_without_a_sample_is_consumed_and_moves_nothing(
-    make_unit: Callable[..., Any], make_groups: MakeGroups, tmp_path: Path
+    make_unit: Callable[..., Any], make_groups: MakeGroups, tmp_path: Path, loss: str
 ) -> None:
     """Not even by momentum and weight decay."""
-    unit = make_unit(weight_decay=0.1)
+    unit = make_unit(weight_decay=0.1, loss=loss)
     groups = make_groups(REWARDS)
     unit.train(groups)
     before = saved(unit, tmp_path / "before")
     metrics = unit.train([replace(group, is_masked=True) for group in groups])
     assert (metrics.version, metrics.num_masked, metrics.num_tokens) == (2, 3, 0)
     assert metrics.loss == metrics.grad_norm == metrics.reward_mean == 0.0
+    assert unit.train([]).version == 3
     after = saved(unit, tmp_path / "after")
     assert largest_difference(before[0], after[0]) == largest_difference(before[1], after[1]) == 0.0
 
@@ -152,6 +155,27 @@ def test_a_damaged_checkpoint_or_one_of_another_model_is_refused(
     with pytest.raises(AspError, match=r"optimizer\.safetensors: is damaged"):
         unit.load(tmp_path / "checkpoint")
     assert unit.version == 0
+
+
+def test_a_snapshot_holds_nothing_else_that_lies_in_the_model_directory(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    """Such as the run itself, which would hold its snapshots, which would hold the run."""
+    from rollout.trainer.training_unit import TrainingUnit
+
+    here = tmp_path / "model"
+    shutil.copytree(model_dir, here)
+    (here / "additional_chat_templates").mkdir()
+    (here / "additional_chat_templates/tools.jinja").write_text("{{ messages }}")
+    for name in ("profile.parquet", "pytorch_model.bin", "model.onnx", "old.pth"):
+        (here / name).write_bytes(b"large")
+    snapshots = Snapshots(here / "run/snapshots")
+    snapshots.folder.mkdir(parents=True)
+    unit = TrainingUnit(here, SETTINGS)
+    unit.publish(snapshots)
+    held = {path.name for path in snapshots.path(0).iterdir()}
+    ours = {path.name for path in model_dir.iterdir()}
+    assert held == ours | {"seal.json", "additional_chat_templates"}
 
 
 def test_a_snapshot_is_a_model_directory(
