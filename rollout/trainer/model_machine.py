@@ -158,5 +158,4 @@ def _open_trainer(config: ModelConfig, seed: int) -> Trainer:
 def _open_decode(model: str) -> Callable[[Sequence[int]], str]:
     from stages.tokens.tokenizer import PromptTokenizer
 
-    tokenizer = PromptTokenizer(model, "--model").tokenizer
-    return partial(tokenizer.decode, skip_special_tokens=True)
+    return PromptTokenizer(model, "--model").decode

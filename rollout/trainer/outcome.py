@@ -1,4 +1,4 @@
-"""What did a run come to: its measures, and whether it trained on what was offered?
+"""Did a run train on what was offered?
 
 *Offered* is every response as it was generated first; *trained on* is what took part in a step.
 They are the same unless sample groups that were cut began again.

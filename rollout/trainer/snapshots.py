@@ -7,7 +7,7 @@ many read.
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +44,11 @@ class Snapshots:
         if facts.get("version") != version:
             raise AspError(f"{self.path(version)}: holds version {facts.get('version')}")
 
-    def prune(self, keep: int, in_use: Collection[int]) -> list[int]:
-        """Remove all but the last `keep` and those in use; return the removed versions."""
+    def prune(self, keep: int) -> None:
+        """Remove all but the last `keep`."""
         assert keep > 0
-        removed = [version for version in self.versions()[:-keep] if version not in in_use]
-        for version in removed:
+        for version in self.versions()[:-keep]:
             self._remove(self.path(version))
-        return removed
 
     def _entries(self) -> Iterator[Path]:
         yield from list(self.folder.iterdir()) if self.folder.is_dir() else []

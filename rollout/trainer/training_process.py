@@ -46,7 +46,7 @@ class TrainingProcess:
             AspError: There is no room, even without the old ones.
         """
         start_s = time.monotonic()
-        snapshots.prune(NUM_KEPT, in_use=())
+        snapshots.prune(NUM_KEPT)
         self._trainer.publish(snapshots)
         return self._trainer.version, time.monotonic() - start_s
 

@@ -1,7 +1,8 @@
 """What is asked of an engine: answers to requests, in any order, each kept when it is finished.
 
 `transformers_engine.py` decodes a batch at a time, which `InBatches` makes an engine of;
-`endpoint/engine.py` asks servers. Whatever fits the protocol can take their place.
+`vllm_engine.py` refills slots; `endpoint/engine.py` asks servers. Whatever fits the protocol can
+take their place.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence

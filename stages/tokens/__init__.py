@@ -1,1 +1,1 @@
-"""What a model makes of text: its tokenizer."""
+"""What a model makes of text: its tokenizer, and what vLLM generates with it."""

@@ -1,7 +1,7 @@
 """What does a Generation Unit ask of the engine that decodes?
 
-`transformers.py` is one, `timed.py` replays recorded lengths; whatever fits the protocol can take
-their place.
+`transformers.py` and `vllm.py` run a model, `timed.py` replays recorded lengths; whatever fits the
+protocol can take their place.
 """
 
 from collections.abc import Sequence

@@ -55,11 +55,10 @@ def test_a_damaged_snapshot_is_noticed(snapshots: Snapshots, harm: str) -> None:
         snapshots.check(version)
 
 
-def test_pruning_keeps_the_last_and_what_is_in_use(snapshots: Snapshots) -> None:
-    assert snapshots.prune(keep=2, in_use={1}) == [0, 2]
-    assert snapshots.versions() == [1, 3, 4]
-    assert snapshots.prune(keep=2, in_use=()) == [1]
-    assert snapshots.prune(keep=2, in_use=()) == []
+def test_pruning_keeps_the_last(snapshots: Snapshots) -> None:
+    for _ in range(2):
+        snapshots.prune(keep=2)
+        assert snapshots.versions() == [3, 4]
     assert len(list(snapshots.folder.iterdir())) == 2
 
 

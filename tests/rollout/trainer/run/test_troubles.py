@@ -244,5 +244,5 @@ def test_what_hangs_is_given_up_and_said(
         "no reward for prompt 21: ZeroDivisionError", "no reward for prompt 22",
     ):  # fmt: skip
         assert words in caplog.text, words
-    tokens = dict(read_journal(place, "SELECT step, metrics FROM steps"))
-    assert any('"reward_mean": 0.0' not in metrics for metrics in tokens.values())
+    metrics_s = dict(read_journal(place, "SELECT step, metrics FROM steps"))
+    assert any('"reward_mean": 0.0' not in metrics for metrics in metrics_s.values())
