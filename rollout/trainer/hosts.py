@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 import ray
 
-from rollout.trainer.exchange import Broken, News, Order, State
+from rollout.trainer.exchange import Broken, Ended, News, Order, State
 from rollout.trainer.waiting import Waiting, first_line
 from stages.tables.errors import AspError, log
 
 PATIENCE_S = 5.0  # that a unit waits for news before it says that there is none
 RETRY_S = 0.5
-MOST_LOSSES = 10  # of a unit in a session, one after the other, without any news
+MOST_LOSSES = 10  # of a unit in a session, without work that ended between them: the run ends
 
 
 class Hears(Protocol):
@@ -49,7 +49,7 @@ class Host:
     version: int = 0  # that it began with
     heard_s: float = 0.0  # time.monotonic() of its last news
     pid: int | None = None
-    num_losses: int = 0  # since its last news, or the start of the session
+    num_losses: int = 0  # since work of it ended, or the start of the session
 
 
 class Hosts:
@@ -160,7 +160,8 @@ class Hosts:
         if host.numbers is not numbers:
             return
         host.states, host.heard_s = states, time.monotonic()
-        host.num_losses = 0 if news else host.num_losses
+        if any(map(_shows_work, news)):
+            host.num_losses = 0
         self._listen(host, numbers)
         for each in news:
             if isinstance(each, Broken):
@@ -175,7 +176,7 @@ class Hosts:
         host.actor, gone, host.numbers = None, host.numbers, []
         host.num_losses += 1
         reason = first_line(reason)
-        if host.num_losses > MOST_LOSSES:
+        if host.num_losses >= MOST_LOSSES:
             raise AspError(
                 f"generation unit {host.number} was lost {host.num_losses} times without having "
                 f"done anything; the last time: {reason}"
@@ -184,3 +185,8 @@ class Hosts:
         for number in gone:
             self._host_of.pop(number, None)
         self.hears.lost(host.number, gone)
+
+
+def _shows_work(news: News) -> bool:
+    """Whether an engine decoded to the end: what is given up may never have been begun."""
+    return isinstance(news, Ended) and all(draft.end != "abort" for draft in news.drafts)

@@ -24,7 +24,7 @@ from stages.tables.errors import AspError, log
 
 RETRY_S = 1.0
 MOST_FAILURES = 60  # of publishing, one after the other
-MOST_LOSSES = 10  # of a process that was doing something, without a new step between them
+MOST_LOSSES = 10  # of a process that was doing something, without a new step between: the run ends
 Task = Literal["start", "load a checkpoint", "train", "write a snapshot", "write a checkpoint"]
 
 
@@ -94,7 +94,7 @@ class Training:
             AspError: It was, too often.
         """
         self._num_losses += bool(self._under_way)
-        if self._num_losses > MOST_LOSSES:
+        if self._num_losses >= MOST_LOSSES:
             raise AspError(
                 f"the Training Unit was lost {self._num_losses} times without a new step between; "
                 f"the last time as it was to {self._under_way[0]}: {first_line(reason)}"

@@ -99,6 +99,20 @@ class HangingEngine(TimedEngine):
         return super().decode(num_steps)
 
 
+class BreakingEngine(TimedEngine):
+    """Does not survive its first step."""
+
+    def decode(self, num_steps: int) -> list[Draft]:
+        raise ZeroDivisionError("no slot to divide by")
+
+
+def open_breaking(
+    open_engine: Callable[[int, int], TimedEngine], unit: int, place: int
+) -> BreakingEngine:
+    engine = open_engine(unit, place)
+    return BreakingEngine(engine._lengths_g, engine._pace)
+
+
 def open_hanging(
     open_engine: Callable[[int, int], TimedEngine], marks: Path, unit: int, place: int
 ) -> HangingEngine:
@@ -217,9 +231,26 @@ def test_a_step_that_nobody_survives_ends_the_run(run: Run) -> None:
         return replace(machine, open_trainer=partial(HopelessTrainer, machine.open_trainer))
 
     with pytest.raises(
-        AspError, match="lost 11 times without a new step between; the last time as it was to train"
+        AspError, match="lost 10 times without a new step between; the last time as it was to train"
     ):
         run(hopeless, checkpoint_every=4)
+
+
+@pytest.mark.slow
+def test_an_engine_that_always_breaks_ends_the_run(run: Run) -> None:
+    """Its end is news; that is no reason to go on for ever."""
+
+    def breaking(machine: Machine) -> Machine:
+        return replace(
+            machine,
+            units=machine.units[:1],
+            open_engine=partial(open_breaking, machine.open_engine),
+        )
+
+    with pytest.raises(
+        AspError, match=r"unit 0 was lost 10 times .* ZeroDivisionError: no slot to divide by"
+    ):
+        run(breaking)
 
 
 @pytest.mark.slow
