@@ -7,7 +7,8 @@ these is carried out by `commands`.
 """
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rollout.control.inorder import InOrder
@@ -19,10 +20,12 @@ from rollout.trainer.exchange import Ended, Free, Loaded, News, Refused, Unloade
 from rollout.trainer.resume import Checkpoint
 from rollout.trainer.stock import Stock
 from rollout.trainer.under_way import UnderWay
-from stages.tables.errors import log
+from stages.tables.errors import AspError, log
 
 if TYPE_CHECKING:
     from rollout.trainer.driver import Driver
+
+MOST_REFUSALS = 3  # by one unit or actor that loads nothing between: then it is not the snapshot
 
 
 class Session:
@@ -43,6 +46,7 @@ class Session:
         self.version = checkpoint.version  # of the latest snapshot
         self.metrics: dict[str, Any] = {}  # of the last step
         self.num_trained = checkpoint.version  # steps
+        self._num_refusals: Counter[str] = Counter()  # in a row, by unit or actor
         self._number = number
         self._driver = driver
         self._accounts = driver.accounts
@@ -103,14 +107,17 @@ class Session:
                     unfinished[number] = self.stock.unfinished(drafts)
                 self.do(self.control.unloaded(actor, unfinished))
             case Loaded(actor, version):
+                del self._num_refusals[f"actor {actor}"]
                 self._driver.note("reloaded", actor, version=version)
                 self.do(self.control.reloaded(actor, version))
             case Refused(actor, reason):
-                log.warning("a snapshot is written again: %s", reason)
-                self._training.publish(lambda version: self._load_again(actor, version))
+                self._refused(
+                    f"actor {actor}", reason, lambda version: self._commands.load(actor, version)
+                )
 
     def joined(self, unit: int, actors: Sequence[int], slots: Sequence[int]) -> None:
         """A unit is there; its actors stand for the instances that they would in a simulation."""
+        del self._num_refusals[f"unit {unit}"]
         self._accounts.start_clock()
         first = sum(each.num_actors for each in self._driver.machine.units[:unit])
         version = self._hosts.hosts[unit].version
@@ -130,18 +137,21 @@ class Session:
         self._start(unit)
 
     def cannot_start(self, unit: int, reason: str) -> None:
-        """The snapshot is damaged: have it written again."""
+        """It refuses the snapshot."""
+        self._refused(f"unit {unit}", reason, lambda _: self._start(unit))
+
+    def _refused(self, who: str, reason: str, load_again: Callable[[int], None]) -> None:
+        """The snapshot is damaged: have it written again. Or, if that did not help, it is not."""
+        self._num_refusals[who] += 1
+        if self._num_refusals[who] >= MOST_REFUSALS:
+            raise AspError(reason)
         log.warning("a snapshot is written again: %s", reason)
 
         def published(version: int) -> None:
             self.version = max(self.version, version)
-            self._start(unit)
+            load_again(version)
 
         self._training.publish(published)
-
-    def _load_again(self, actor: int, version: int) -> None:
-        self.version = max(self.version, version)
-        self._commands.load(actor, version)
 
     def scored(self, group: int, rewards: tuple[float, ...] | None) -> None:
         """A sample group has its rewards; None: they never came."""

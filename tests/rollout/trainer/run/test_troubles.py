@@ -106,6 +106,25 @@ class BreakingEngine(TimedEngine):
         raise ZeroDivisionError("no slot to divide by")
 
 
+class FullEngine(TimedEngine):
+    """Has room for no weights from a version on."""
+
+    def __init__(self, engine: TimedEngine, since: int) -> None:
+        super().__init__(engine._lengths_g, engine._pace)
+        self._since = since
+
+    def load(self, version: int, snapshot: Path) -> None:
+        if version >= self._since:
+            raise AspError(f"snapshot {snapshot}: cannot be loaded: no room on the GPU")
+        super().load(version, snapshot)
+
+
+def open_full(
+    open_engine: Callable[[int, int], TimedEngine], since: int, unit: int, place: int
+) -> FullEngine:
+    return FullEngine(open_engine(unit, place), since)
+
+
 def open_breaking(
     open_engine: Callable[[int, int], TimedEngine], unit: int, place: int
 ) -> BreakingEngine:
@@ -251,6 +270,24 @@ def test_an_engine_that_always_breaks_ends_the_run(run: Run) -> None:
         AspError, match=r"unit 0 was lost 10 times .* ZeroDivisionError: no slot to divide by"
     ):
         run(breaking)
+
+
+@pytest.mark.parametrize("since", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_engine_that_can_load_no_snapshot_ends_the_run(
+    since: int, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether as it begins or in the middle; the first ones may have been damaged."""
+
+    def full(machine: Machine) -> Machine:
+        return replace(
+            machine,
+            units=machine.units[:1],
+            open_engine=partial(open_full, machine.open_engine, since),
+        )
+
+    with pytest.raises(AspError, match=r"^snapshot .*: cannot be loaded: no room on the GPU$"):
+        run(full)
+    assert caplog.text.count("a snapshot is written again: ") >= 2
 
 
 @pytest.mark.slow
