@@ -17,6 +17,7 @@ from rollout.trainer.engines.engine import Engine
 from rollout.trainer.exchange import (
     Broken,
     Ended,
+    EngineBroke,
     Free,
     Generate,
     Load,
@@ -49,7 +50,7 @@ class Begin:
     number: int
     version: int
     snapshot: Path
-    done: "queue.Queue[AspError | None]"
+    done: "queue.Queue[AspError | EngineBroke | None]"
 
 
 class GeneratingActor:
@@ -79,8 +80,9 @@ class GeneratingActor:
 
         Raises:
             AspError: The snapshot can't be read.
+            EngineBroke: The engine failed, now or before.
         """
-        done: queue.Queue[AspError | None] = queue.Queue()
+        done: queue.Queue[AspError | EngineBroke | None] = queue.Queue()
         self._orders.put(Begin(number, version, snapshot, done))
         error = done.get()
         if error is not None:
@@ -104,8 +106,13 @@ class GeneratingActor:
                 else:
                     self._advance()
                 self._ask()
-        except Exception as error:  # whatever an engine raises, the driver must hear of it
-            self._tell(Broken(self._number, f"{type(error).__name__}: {error}"))
+        except BaseException as error:  # whatever an engine raises, the driver must hear of it
+            broke = EngineBroke(f"{type(error).__name__}: {error}")
+        self._tell(Broken(self._number, str(broke)))
+        while True:  # who wants it to begin must not wait for ever
+            order = self._orders.get()
+            if isinstance(order, Begin):
+                order.done.put(broke)
 
     def _obey(self, order: Order | Begin) -> None:
         if not self._works:
@@ -120,11 +127,18 @@ class GeneratingActor:
                 done = Loaded(self._number, version) if reason is None else None
                 self._tell(done or Refused(self._number, str(reason)))
             case Begin():
-                self._engine.put_down()
-                self._clear()
-                self._stopwatch.begin()
-                self._number = order.number
-                order.done.put(self._load(order.version, order.snapshot))
+                try:
+                    order.done.put(self._begin(order))
+                except BaseException:
+                    self._orders.put(order)  # it is answered with what broke
+                    raise
+
+    def _begin(self, order: Begin) -> AspError | None:
+        self._engine.put_down()
+        self._clear()
+        self._stopwatch.begin()
+        self._number = order.number
+        return self._load(order.version, order.snapshot)
 
     def _load(self, version: int, snapshot: Path) -> AspError | None:
         self._stopwatch.lap()

@@ -85,6 +85,10 @@ class Broken:
     reason: str
 
 
+class EngineBroke(Exception):
+    """`Broken`, told to who wants the actor to begin; its text is the reason."""
+
+
 Order = Generate | PutDown | Load
 News = Ended | Free | Unloaded | Loaded | Refused | Broken
 

@@ -46,6 +46,7 @@ class GenerationUnit:
 
         Raises:
             AspError: The snapshot can't be read.
+            EngineBroke: An engine failed.
         """
         self._place = dict(zip(numbers, self._actors, strict=True))
         for number, actor in self._place.items():

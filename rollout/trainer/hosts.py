@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import ray
 
-from rollout.trainer.exchange import Broken, Ended, News, Order, State
+from rollout.trainer.exchange import Broken, Ended, EngineBroke, News, Order, State
 from rollout.trainer.waiting import Waiting, first_line
 from stages.tables.errors import AspError, log
 
@@ -94,7 +94,7 @@ class Hosts:
         self._waiting.call(
             actor.start.remote(numbers, version, snapshot),
             lambda slots: self._started(host, numbers, slots),
-            lambda error: self._not_started(host, error),
+            lambda error: self._not_started(host, actor, error),
         )
 
     def begin_session(self) -> None:
@@ -138,11 +138,13 @@ class Hosts:
             self._listen(host, numbers)
             self.hears.joined(host.number, numbers, slots)
 
-    def _not_started(self, host: Host, error: Exception) -> None:
-        if isinstance(error, ray.exceptions.RayError):
-            self._lost(host, host.actor, str(error))
-        elif isinstance(error, AspError):
+    def _not_started(self, host: Host, actor: Any, error: Exception) -> None:
+        if host.actor is not actor:
+            return
+        if isinstance(error, AspError):
             self.hears.cannot_start(host.number, str(error))
+        elif isinstance(error, (EngineBroke, ray.exceptions.RayError)):
+            self.kill(host.number, str(error))
         else:
             raise error
 

@@ -15,6 +15,7 @@ from rollout.trainer.engines.timed import Pace, TimedEngine
 from rollout.trainer.exchange import (
     Broken,
     Ended,
+    EngineBroke,
     Free,
     Generate,
     Load,
@@ -133,6 +134,24 @@ def test_a_bad_snapshot_is_refused_and_a_broken_engine_said(
     on.give(0, group=7, size=1)  # there is no such group
     broken = on.next()
     assert isinstance(broken, Broken) and broken.reason.startswith("IndexError")
+
+
+class Heavy(TimedEngine):
+    """Loads no weights: it is not the snapshot's fault."""
+
+    def load(self, version: int, snapshot: Path) -> None:
+        raise MemoryError("no room on the GPU")
+
+
+def test_whoever_begins_a_broken_engine_hears_so(tmp_path: Path) -> None:
+    """As it breaks, and ever after: a thread that is gone answers nobody."""
+    told: queue.Queue[News] = queue.Queue()
+    pace = Pace(Price(0.0, 0.0, 0.0, 0.0, SLOTS, 1), 0.0, 1.0, True)
+    actor = GeneratingActor(Heavy([[4]], pace), True, told.put)
+    for number in (5, 6):
+        with pytest.raises(EngineBroke, match=r"^MemoryError: no room on the GPU$"):
+            actor.begin(number, 0, tmp_path)
+    assert told.get(timeout=30) == Broken(5, "MemoryError: no room on the GPU")
 
 
 @settings(max_examples=20)
