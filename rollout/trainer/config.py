@@ -18,6 +18,7 @@ class RunConfig:
     checkpoint_every: int = 10  # training steps
     response_timeout_s: float = 3600.0  # of a minibatch, from its dispatch
     grace_s: float = 10.0  # beyond it, before a unit that does not give up is killed
+    load_timeout_s: float = 3600.0  # of weights, by a unit whose process is up
     reward_timeout_s: float = 60.0  # of a sample group
     num_judges: int = 1  # processes that score
     unit_cpus: float = 0.0  # that Ray reserves for a Generation Unit

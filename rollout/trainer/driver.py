@@ -70,8 +70,9 @@ class Driver:
         processes = Processes(machine, config)
         self.training = Training(self.waiting, processes.training, self.accounts.exported)
         self.hosts = Hosts(
-            self.waiting, processes.unit, [unit.num_actors for unit in machine.units]
-        )
+            self.waiting, processes.unit, [unit.num_actors for unit in machine.units],
+            config.load_timeout_s,
+        )  # fmt: skip
         self.scoring: Scoring = (
             NoReward(self.waiting, machine.reward_seconds)
             if machine.scores is None

@@ -13,13 +13,24 @@ from typing import Any, Protocol
 
 import ray
 
-from rollout.trainer.exchange import Broken, Ended, EngineBroke, News, Order, State
+from rollout.trainer.exchange import (
+    Broken,
+    Ended,
+    EngineBroke,
+    Load,
+    Loaded,
+    News,
+    Order,
+    Refused,
+    State,
+)
 from rollout.trainer.waiting import Waiting, first_line
 from stages.tables.errors import AspError, log
 
 PATIENCE_S = 5.0  # that a unit waits for news before it says that there is none
 RETRY_S = 0.5
 MOST_LOSSES = 10  # of a unit in a session, without work that ended between them: the run ends
+SILENT = "it does not answer, long after it was told to load weights"
 
 
 class Hears(Protocol):
@@ -60,6 +71,7 @@ class Hosts:
         waiting: Waiting,
         open_unit: Callable[[int], Any],
         actors_u: Sequence[int],
+        load_timeout_s: float,
     ) -> None:
         """Begin the processes.
 
@@ -67,13 +79,16 @@ class Hosts:
             waiting: Of the driver.
             open_unit: Makes a Ray actor of class GenerationUnit, by its number.
             actors_u: Generating actors of each unit.
+            load_timeout_s: Of loading weights, once the process is up.
         """
         self._waiting = waiting
         self._open_unit = open_unit
         self._actors_u = actors_u
+        self._load_timeout_s = load_timeout_s
         self.hears: Hears
         self._numbers = itertools.count()
         self._host_of: dict[int, Host] = {}  # by actor
+        self._loading: dict[int, Load] = {}  # by actor, what was not answered
         self.hosts = [Host(number, open_unit(number)) for number in range(len(actors_u))]
 
     def start(self, unit: int, version: int, snapshot: Path) -> None:
@@ -88,7 +103,7 @@ class Hosts:
         actor, numbers = host.actor, host.numbers
         self._waiting.call(
             actor.process.remote(),
-            lambda pid: setattr(host, "pid", pid),
+            lambda pid: self._is_up(host, numbers, pid),
             lambda error: None,  # `start` will tell
         )
         self._waiting.call(
@@ -107,6 +122,9 @@ class Hosts:
         host = self._host_of.get(order.actor)
         if host is not None:
             host.actor.obey.remote(order)
+            if isinstance(order, Load):
+                self._loading[order.actor] = order
+                self._waiting.after(self._load_timeout_s, lambda: self._not_loaded(host, order))
 
     def state(self, actor: int) -> State:
         """How an actor was doing at its last news."""
@@ -130,6 +148,18 @@ class Hosts:
         for host in self.hosts:
             if host.actor is not None:
                 ray.kill(host.actor)
+
+    def _is_up(self, host: Host, numbers: list[int], pid: int) -> None:
+        host.pid = pid
+        self._waiting.after(self._load_timeout_s, lambda: self._not_begun(host, numbers))
+
+    def _not_begun(self, host: Host, numbers: list[int]) -> None:
+        if host.numbers is numbers and self._host_of.keys().isdisjoint(numbers):
+            self.kill(host.number, SILENT)
+
+    def _not_loaded(self, host: Host, load: Load) -> None:
+        if self._loading.get(load.actor) is load and load.actor in host.numbers:
+            self.kill(host.number, SILENT)
 
     def _started(self, host: Host, numbers: list[int], slots: Sequence[int]) -> None:
         if host.numbers is numbers:
@@ -169,6 +199,8 @@ class Hosts:
             if isinstance(each, Broken):
                 self.kill(host.number, each.reason)
                 return
+            if isinstance(each, (Loaded, Refused)):
+                self._loading.pop(each.actor, None)
             if host.numbers is numbers:
                 self.hears.heard(each)
 

@@ -87,11 +87,16 @@ class HopelessTrainer(TimedTrainer):
 
 
 class HangingEngine(TimedEngine):
-    """The first to decode sample group 8 does not come back."""
+    """Who first begins, loads version 2 or decodes sample group 8 does not come back."""
 
     def __init__(self, engine: TimedEngine, marks: Path) -> None:
         super().__init__(engine._lengths_g, engine._pace)
         self._marks = marks
+
+    def load(self, version: int, snapshot: Path) -> None:
+        if version in (0, 2) and first_time(self._marks, f"hangs at {version}"):
+            time.sleep(600)
+        super().load(version, snapshot)
 
     def decode(self, num_steps: int) -> list[Draft]:
         if any(d.group == 8 for d in self._drafts) and first_time(self._marks, "hangs"):
@@ -100,7 +105,16 @@ class HangingEngine(TimedEngine):
 
 
 class BreakingEngine(TimedEngine):
-    """Does not survive its first step."""
+    """Does not survive its first step, or its first weights."""
+
+    def __init__(self, engine: TimedEngine, does_load: bool) -> None:
+        super().__init__(engine._lengths_g, engine._pace)
+        self._does_load = does_load
+
+    def load(self, version: int, snapshot: Path) -> None:
+        if not self._does_load:
+            raise ZeroDivisionError("no slot to divide by")
+        super().load(version, snapshot)
 
     def decode(self, num_steps: int) -> list[Draft]:
         raise ZeroDivisionError("no slot to divide by")
@@ -126,10 +140,9 @@ def open_full(
 
 
 def open_breaking(
-    open_engine: Callable[[int, int], TimedEngine], unit: int, place: int
+    open_engine: Callable[[int, int], TimedEngine], does_load: bool, unit: int, place: int
 ) -> BreakingEngine:
-    engine = open_engine(unit, place)
-    return BreakingEngine(engine._lengths_g, engine._pace)
+    return BreakingEngine(open_engine(unit, place), does_load)
 
 
 def open_hanging(
@@ -256,14 +269,15 @@ def test_a_step_that_nobody_survives_ends_the_run(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_an_engine_that_always_breaks_ends_the_run(run: Run) -> None:
+@pytest.mark.parametrize("does_load", [True, False])
+def test_an_engine_that_always_breaks_ends_the_run(does_load: bool, run: Run) -> None:
     """Its end is news; that is no reason to go on for ever."""
 
     def breaking(machine: Machine) -> Machine:
         return replace(
             machine,
             units=machine.units[:1],
-            open_engine=partial(open_breaking, machine.open_engine),
+            open_engine=partial(open_breaking, machine.open_engine, does_load),
         )
 
     with pytest.raises(
@@ -302,15 +316,21 @@ def test_what_hangs_is_given_up_and_said(
             scores=Scores(lambda: reward, lambda: decode, rows),
         )
 
-    place = run(hanging, response_timeout_s=15.0, grace_s=3.0, reward_timeout_s=3.0, num_judges=2)
+    place = run(
+        hanging, response_timeout_s=15.0, grace_s=3.0, load_timeout_s=10.0, reward_timeout_s=3.0,
+        num_judges=2,
+    )  # fmt: skip
     failed = [n for (n,) in read_journal(place, "SELECT number FROM trained WHERE failed")]
     assert {8, 20, 21, 22} <= set(failed)
     assert len(failed) < 20
     assert len(read_journal(place, "SELECT number FROM trained")) == 60
     for words in (
-        "it does not answer", "no reward for prompt 20 within 3 s",
-        "no reward for prompt 21: ZeroDivisionError", "no reward for prompt 22",
+        "it does not answer, long after the time of its work",
+        "it does not answer, long after it was told to load weights",
+        "no reward for prompt 20 within 3 s", "no reward for prompt 21: ZeroDivisionError",
+        "no reward for prompt 22",
     ):  # fmt: skip
         assert words in caplog.text, words
+    assert all((tmp_path / f"hangs{when}").exists() for when in ("", " at 0", " at 2"))
     metrics_s = dict(read_journal(place, "SELECT step, metrics FROM steps"))
     assert any('"reward_mean": 0.0' not in metrics for metrics in metrics_s.values())
