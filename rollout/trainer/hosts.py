@@ -24,7 +24,7 @@ from rollout.trainer.exchange import (
     Refused,
     State,
 )
-from rollout.trainer.waiting import Waiting, first_line
+from rollout.trainer.waiting import WAY_OUT, Waiting, first_line, why_lost
 from stages.tables.errors import AspError, log
 
 PATIENCE_S = 5.0  # that a unit waits for news before it says that there is none
@@ -174,7 +174,7 @@ class Hosts:
         if isinstance(error, AspError):
             self.hears.cannot_start(host.number, str(error))
         elif isinstance(error, (EngineBroke, ray.exceptions.RayError)):
-            self.kill(host.number, str(error))
+            self.kill(host.number, why_lost(error))
         else:
             raise error
 
@@ -183,7 +183,7 @@ class Hosts:
         self._waiting.call(
             actor.news.options(concurrency_group="news").remote(PATIENCE_S),
             lambda answer: self._heard(host, numbers, *answer),
-            lambda error: self._lost(host, actor, str(error)),
+            lambda error: self._lost(host, actor, why_lost(error)),
         )
 
     def _heard(
@@ -213,7 +213,7 @@ class Hosts:
         if host.num_losses >= MOST_LOSSES:
             raise AspError(
                 f"generation unit {host.number} was lost {host.num_losses} times without having "
-                f"done anything; the last time: {reason}"
+                f"done anything; the last time: {reason}; {WAY_OUT}"
             )
         log.warning("generation unit %d is lost and begins anew: %s", host.number, reason)
         for number in gone:

@@ -19,7 +19,7 @@ import ray
 from rollout.trainer.resume import Checkpoint
 from rollout.trainer.samples import SampleGroup
 from rollout.trainer.snapshots import Snapshots
-from rollout.trainer.waiting import Waiting, first_line
+from rollout.trainer.waiting import WAY_OUT, Waiting, why_lost
 from stages.tables.errors import AspError, log
 
 RETRY_S = 1.0
@@ -74,7 +74,7 @@ class Training:
             try:
                 checkpoint = self._restore(checkpoints, place)
             except ray.exceptions.RayActorError as error:
-                self.reopen(str(error))
+                self.reopen(why_lost(error))
             else:
                 self._under_way = []
                 self._version = checkpoint.version
@@ -97,9 +97,9 @@ class Training:
         if self._num_losses >= MOST_LOSSES:
             raise AspError(
                 f"the Training Unit was lost {self._num_losses} times without a new step between; "
-                f"the last time as it was to {self._under_way[0]}: {first_line(reason)}"
+                f"the last time as it was to {self._under_way[0]}: {reason}; {WAY_OUT}"
             )
-        log.warning("the Training Unit is lost and begins anew: %s", first_line(reason))
+        log.warning("the Training Unit is lost and begins anew: %s", reason)
         self._begin_anew()
 
     def train(
@@ -212,7 +212,7 @@ class Training:
 
 
 def _lost(error: Exception) -> None:
-    raise TrainingLost(str(error))
+    raise TrainingLost(why_lost(error))
 
 
 def _raise(error: Exception) -> None:

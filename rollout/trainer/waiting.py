@@ -12,11 +12,13 @@ from typing import Any
 
 import ray
 
-from stages.tables.errors import shorten
+from stages.tables.errors import AspError, shorten
 
 Happen = Callable[[], None]
 OnResult = Callable[[Any], None]
 OnError = Callable[[Exception], None]
+
+WAY_OUT = "see to that; the same command goes on from the last checkpoint in RUN_DIR"
 
 
 class Waiting:
@@ -62,6 +64,23 @@ def first_line(reason: str) -> str:
     """What Ray says of a lost process, in short."""
     lines = [line for line in reason.splitlines() if line.strip()]
     return shorten(lines[0]) if lines else "no reason given"
+
+
+def why_lost(error: Exception) -> str:
+    """What Ray says of a lost process, in short; of one that could not start, what was raised.
+
+    Raises:
+        AspError: That is what was raised: another process would meet the same mistake.
+    """
+    if not getattr(error, "actor_init_failed", False):
+        return first_line(str(error))
+    lines = [line for line in str(error).splitlines() if line.strip()]  # ends as a traceback does
+    last_frame = max((n for n, line in enumerate(lines) if line.startswith("  File ")), default=0)
+    raised = next((line for line in lines[last_frame + 1 :] if line[0] != " "), lines[-1])
+    name, _, message = raised.partition(": ")
+    if name == f"{AspError.__module__}.{AspError.__qualname__}":
+        raise AspError(message)
+    return shorten(raised)
 
 
 def _settle(ref: "ray.ObjectRef[Any]", on_result: OnResult, on_error: OnError) -> None:

@@ -145,6 +145,10 @@ def open_breaking(
     return BreakingEngine(open_engine(unit, place), does_load)
 
 
+def open_nothing(*place: int) -> Any:
+    raise AspError("--model m: cannot be loaded as a language model")
+
+
 def open_hanging(
     open_engine: Callable[[int, int], TimedEngine], marks: Path, unit: int, place: int
 ) -> HangingEngine:
@@ -263,9 +267,24 @@ def test_a_step_that_nobody_survives_ends_the_run(run: Run) -> None:
         return replace(machine, open_trainer=partial(HopelessTrainer, machine.open_trainer))
 
     with pytest.raises(
-        AspError, match="lost 10 times without a new step between; the last time as it was to train"
+        AspError,
+        match=r"lost 10 times without a new step between; the last time as it was to train: "
+        r".*; see to that; the same command goes on from the last checkpoint in RUN_DIR$",
     ):
         run(hopeless, checkpoint_every=4)
+
+
+@pytest.mark.parametrize(
+    "part", ["open_trainer", pytest.param("open_engine", marks=pytest.mark.slow)]
+)
+def test_a_mistake_that_keeps_a_process_from_starting_ends_the_run(part: str, run: Run) -> None:
+    """It is the user's, so it is told as such, and nobody tries again."""
+
+    def mistaken(machine: Machine) -> Machine:
+        return replace(machine, **{part: open_nothing})
+
+    with pytest.raises(AspError, match=r"^--model m: cannot be loaded as a language model$"):
+        run(mistaken)
 
 
 @pytest.mark.slow
@@ -281,7 +300,8 @@ def test_an_engine_that_always_breaks_ends_the_run(does_load: bool, run: Run) ->
         )
 
     with pytest.raises(
-        AspError, match=r"unit 0 was lost 10 times .* ZeroDivisionError: no slot to divide by"
+        AspError,
+        match=r"unit 0 was lost 10 times .* ZeroDivisionError: no slot to divide by; see to ",
     ):
         run(breaking)
 
