@@ -7,7 +7,8 @@ wait for that.
 
 The last H steps of an epoch count at the end of the next. After the last epoch lengths are
 refreshed once more, for a run to come. A deal is forgotten with the steps that it rests on, and
-made again from those that take their place, so a run goes by what its surviving history says.
+made again from those that take their place, so a run goes by what its surviving history says. One
+that failed is remembered likewise: steps may have been trained since on the heads as scheduled.
 """
 
 from collections import deque
@@ -124,13 +125,17 @@ class Epochs:
         self._waiting.call(
             self._begin(version, epoch),
             lambda groups: done(self._dealt(version, epoch, groups)),
-            lambda error: done(self._failed(epoch, error)),
+            lambda error: done(self._failed(version, epoch, error)),
         )
 
     def _begin(self, version: int, epoch: int) -> Any:
         """Let it be made in a process."""
         assert self._recipe is not None, "an epoch is due"
-        earlier = [deal for deal in self._journal.deals().values() if deal.version < version]
+        earlier = [
+            deal
+            for deal in self._journal.deals().values()
+            if deal.version < version and not deal.has_failed
+        ]
         beginning = Deal(min(self._scheduled.epoch_g), 0, None)
         last = max([beginning, *earlier], key=lambda deal: deal.version)
         remote = ray.remote(num_cpus=0)(redeal)
@@ -146,7 +151,7 @@ class Epochs:
         try:
             return self._dealt(version, epoch, ray.get(self._begin(version, epoch)))
         except ray.exceptions.RayTaskError as error:
-            return self._failed(epoch, error.cause)
+            return self._failed(version, epoch, error.cause)
 
     def _dealt(
         self, version: int, epoch: int, groups: pl.DataFrame | None
@@ -156,14 +161,14 @@ class Epochs:
             if heads is not None:
                 self._check(self._scheduled.redealt(epoch, heads))
         except AspError as error:
-            return self._failed(epoch, error)
+            return self._failed(version, epoch, error)
         self._place.keep_refreshed(epoch, self._session)
         self._journal.dealt(Deal(epoch, version, heads))
         if heads is not None:
             log.info("epoch %d is dealt anew, by the responses of %d steps", epoch, version)
         return heads
 
-    def _failed(self, epoch: int, error: Exception) -> tuple[Head, ...] | None:
+    def _failed(self, version: int, epoch: int, error: Exception) -> tuple[Head, ...] | None:
         if not isinstance(error, AspError):
             raise error
         what = (
@@ -171,6 +176,7 @@ class Epochs:
             if self._is_dealt(epoch)
             else "lengths are not refreshed"
         )
+        self._journal.dealt(Deal(epoch, version, None, has_failed=True))
         log.warning("%s: %s", what, first_line(str(error)))
         return None
 

@@ -19,7 +19,7 @@ from rollout.trainer.database import Database
 from rollout.trainer.observed import Made
 from rollout.trainer.resume import Checkpoint, Deal
 
-FORMAT = "2"  # of the tables below
+FORMAT = "3"  # of the tables below
 State = Literal["planned", "dispatched", "generated", "queued", "trained"]
 
 _TABLES = """
@@ -36,7 +36,8 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     drafts TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (number INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS deals (
-    epoch INTEGER PRIMARY KEY, version INTEGER NOT NULL, heads TEXT NOT NULL);
+    epoch INTEGER PRIMARY KEY, version INTEGER NOT NULL, heads TEXT NOT NULL,
+    failed INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS trace (row TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS occupancy (row TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS ledger (unit TEXT PRIMARY KEY, spent TEXT NOT NULL);
@@ -120,9 +121,9 @@ class Journal:
             )
 
     def dealt(self, deal: Deal) -> None:
-        """An epoch is dealt anew; forgotten with the steps that it rests on."""
+        """An epoch is dealt anew, or cannot be; forgotten with the steps that it rests on."""
         with self._commit() as db:
-            db.execute("INSERT OR REPLACE INTO deals VALUES (?, ?, ?)", deal.row())
+            db.execute("INSERT OR REPLACE INTO deals VALUES (?, ?, ?, ?)", deal.row())
 
     def keep(
         self,

@@ -38,18 +38,20 @@ class Deal:
 
     epoch: int
     version: int  # that was made when it was dealt: the steps before it count
-    heads: tuple[Head, ...] | None  # None: lengths alone were refreshed
+    heads: tuple[Head, ...] | None  # None: they are as scheduled, or it is what comes after
+    has_failed: bool = False  # no lengths were refreshed either
 
-    def row(self) -> tuple[int, int, str]:
+    def row(self) -> tuple[int, int, str, bool]:
         """As it is kept."""
         heads = None if self.heads is None else [asdict(head) for head in self.heads]
-        return self.epoch, self.version, json.dumps(heads)
+        return self.epoch, self.version, json.dumps(heads), self.has_failed
 
     @classmethod
-    def of(cls, epoch: int, version: int, heads: str) -> "Deal":
+    def of(cls, epoch: int, version: int, heads: str, failed: int) -> "Deal":
         """From its row."""
         known = json.loads(heads)
-        return cls(epoch, version, None if known is None else tuple(Head(**head) for head in known))
+        dealt = None if known is None else tuple(Head(**head) for head in known)
+        return cls(epoch, version, dealt, bool(failed))
 
 
 def _held_over(values: list[Any]) -> HeldOver:

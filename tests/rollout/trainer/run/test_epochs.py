@@ -11,9 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from rollout.control.messages import Train
+from rollout.control.plan import Head, Plan
 from rollout.trainer.config import ControlConfig, CutConfig, RunConfig, TimedConfig
 from rollout.trainer.engines.timed import read_weights
 from rollout.trainer.journal import Journal
+from rollout.trainer.resume import Checkpoint
 from rollout.trainer.rundir import RunDir
 from rollout.trainer.samples import SampleGroup
 from rollout.trainer.timed import TimedMetrics, TimedTrainer
@@ -46,11 +49,8 @@ class MortalTrainer(TimedTrainer):
 
 
 @pytest.fixture
-def run(files: Path, tmp_path: Path, ray_address: str) -> Run:
-    """Three epochs of lengths that were predicted all alike, in this process."""
-    from rollout.trainer.driver import Driver
-    from rollout.trainer.job import read_job
-
+def source(files: Path, tmp_path: Path) -> TimedConfig:
+    """Three epochs of lengths that were predicted all alike."""
     lengths_of(NUM_PROMPTS).with_columns(
         prompt_hash=pl.col("prompt_id").cast(pl.String).map_elements(prompt_hash, pl.String)
     ).write_parquet(tmp_path / "lengths")  # fmt: skip
@@ -58,7 +58,14 @@ def run(files: Path, tmp_path: Path, ray_address: str) -> Run:
     partition.run(str(tmp_path / "lengths"), str(tmp_path / "minibatches"), cut)
     deal = BalanceConfig(group_size=4, epochs=NUM_EPOCHS)
     balance.run(str(tmp_path / "minibatches"), str(tmp_path / "schedule"), deal)
-    source = TimedConfig(str(files / "static"), str(tmp_path / "lengths"), scale=0.02)
+    return TimedConfig(str(files / "static"), str(tmp_path / "lengths"), scale=0.02)
+
+
+@pytest.fixture
+def run(source: TimedConfig, tmp_path: Path, ray_address: str) -> Run:
+    """A whole run in this process."""
+    from rollout.trainer.driver import Driver
+    from rollout.trainer.job import read_job
 
     def run(name: str, control: ControlConfig, fatal: frozenset[int] = frozenset()) -> Path:
         job = read_job(str(tmp_path / "schedule"), source, control, CutConfig(), seed=0)
@@ -157,11 +164,67 @@ def test_steps_within_the_lag_bound_count_an_epoch_later(run: Run) -> None:
     assert lags[0][0] <= 1
 
 
-def test_what_cannot_be_dealt_is_refused(run: Run, files: Path, tmp_path: Path) -> None:
+def test_an_epoch_that_could_not_be_dealt_stays_as_it_was_trained_on(
+    source: TimedConfig, tmp_path: Path, ray_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What refused the heads of epoch 1 is gone when the run goes back, behind its first step.
+
+    Epoch 2 then goes on from the lengths of epoch 0, with all steps since.
+    """
+    from rollout.trainer.epochs import Epochs
+    from rollout.trainer.job import read_job
+    from rollout.trainer.waiting import Waiting
+
+    control = ControlConfig("hybrid", refresh_each_epoch=True)
+    job = read_job(str(tmp_path / "schedule"), source, control, CutConfig(), seed=0)
+    refusals = ["too large"]
+
+    def check(plan: Plan) -> None:
+        if refusals:
+            raise AspError(refusals.pop())
+
+    def train(step: int) -> None:
+        groups = tuple(g for g, planned in enumerate(job.plan.step_g) if planned == step)
+        tokens = [([10 + group % 40] * 2,) * 2 for group in groups]
+        journal.trained(Train(step, groups, (0,) * len(groups), frozenset()), tokens, None, {})
+
+    def deal(version: int) -> list[tuple[int, Sequence[Head] | None]]:
+        told: list[tuple[int, Sequence[Head] | None]] = []
+        assert epochs.trained(version, lambda *dealt: told.append(dealt)) == version // 3
+        while epochs.is_dealing:
+            waiting.next(1.0)
+        return told
+
+    with (
+        closing(RunDir(str(tmp_path / "run"), force=False)) as place,
+        closing(Journal(place.journal, {}, job.plan)) as journal,
+    ):
+        waiting = Waiting()
+        epochs = Epochs(waiting, journal, place, job.plan, 0, job.recipe, check)
+        assert epochs.restore(0, journal.begin(Checkpoint())) == job.plan
+        for step in range(3):
+            train(step)
+        assert deal(3) == [(1, None)]
+        assert "epoch 1 stays as scheduled: too large" in caplog.text
+        train(3)
+        assert epochs.restore(4, journal.begin(Checkpoint(4, 1))) == job.plan
+        for step in (4, 5):
+            train(step)
+        [(epoch, heads)] = deal(6)
+        assert epoch == 2 and heads is not None
+        seen = pl.read_parquet(place.refreshed(2) / "observed.parquet")
+        assert seen["policy_version"].unique().sort().to_list() == list(range(6))
+        assert epochs.restore(6, journal.begin(Checkpoint(6, 2))) == job.plan.redealt(2, heads)
+        assert epochs.restore(2, journal.begin(Checkpoint(2, 1))) == job.plan
+        train(2)
+        [(epoch, heads)] = deal(3)
+        assert epoch == 1 and heads is not None, "a failure is forgotten with the steps before it"
+
+
+def test_what_cannot_be_dealt_is_refused(source: TimedConfig, tmp_path: Path) -> None:
     from rollout.trainer.job import read_job
 
     control, cut = ControlConfig("asp", refresh_each_epoch=True), CutConfig()
-    source = TimedConfig(str(files / "static"), str(tmp_path / "lengths"))
     pl.read_parquet(tmp_path / "schedule").write_parquet(tmp_path / "silent")
     with pytest.raises(AspError, match="does not tell how it was made"):
         read_job(str(tmp_path / "silent"), source, control, cut, 0)
