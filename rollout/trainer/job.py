@@ -4,6 +4,7 @@ In: a schedule (or prompts alone, in the modes without one), and what answers. O
 all of it fits together.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,9 +31,10 @@ from rollout.trainer.config import (
 from rollout.trainer.machine import Machine
 from rollout.trainer.model_machine import model_machine, read_model
 from rollout.trainer.redeal import Recipe, recipe_of
+from rollout.trainer.rewards.load import check_rows
 from rollout.trainer.timed_machine import read_timed, timed_machine
 from stages.tables.derived import complete_groups
-from stages.tables.errors import AspError, first_few
+from stages.tables.errors import AspError, errors_of, first_few
 from stages.tables.io import STDIO, Table, read_table
 from stages.tables.provenance import Input
 from stages.tables.schemas import Groups
@@ -86,6 +88,9 @@ def read_job(
         ids, name = list(range(len(found.rows))), found.prompts.name
         mode = control.mode or "asp"
         plan = _plan(groups, ids, name, mode, cut, seed)
+        with errors_of(name):
+            row_p = {prompt: found.rows[prompt] for prompt in dict.fromkeys(plan.prompt_g)}
+            check_rows(source.reward, os.getcwd(), row_p)
         settings = _settings(control, ControlSettings())
         machine = model_machine(found, source, seed)
         cluster = Cluster(machine.units)

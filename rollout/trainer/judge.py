@@ -31,6 +31,7 @@ class Judge:
         """A reward for each response to one prompt.
 
         Raises:
+            AspError: The reward says that the row is wrong.
             ValueError: The reward gave back something else than so many finite numbers.
         """
         texts = [self._decode(tokens) for tokens in responses]

@@ -1,7 +1,8 @@
 """Who scores which sample group, and what if no answer comes?
 
 A few judges, one group at a time each. One that raises, hangs beyond its time or dies has failed
-its group; a judge that hangs or died is replaced.
+its group; a judge that hangs or died is replaced. A reward that raises AspError says where the
+user's input is wrong, which time does not mend: that ends the run.
 """
 
 from collections import deque
@@ -165,6 +166,8 @@ class Judges:
 
     def _failed(self, case: Case, judge: Any, error: Exception) -> None:
         if self._busy.get(case.group) is judge:
+            if isinstance(error, AspError):
+                raise AspError(f"prompt_id {case.prompt}: {error}") from None
             log.warning(
                 "no reward for prompt %d: %s; its responses are not trained on", case.prompt,
                 first_line(f"{type(error).__name__}: {error}"),

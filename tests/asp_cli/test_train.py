@@ -108,6 +108,10 @@ def test_a_model_directory_and_a_reward_are_looked_at_first(folder: Path, asp: R
     assert done.code == 1 and "--reward truth: is no reward of this tool" in done.only_line
     done = asp("train", "--model", folder, "--reward", "math:prod", *given)
     assert done.code == 1 and "holds no config.json" in done.only_line
+    (folder / "config.json").write_text("{}")
+    done = asp("train", "--model", folder, "--reward", "gsm8k", *given)
+    assert done.code == 1
+    assert "prompts: prompt_id 0: reward gsm8k: the prompt file has no column" in done.only_line
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")

@@ -37,7 +37,10 @@ def gsm8k(responses: Sequence[str], row: Mapping[str, Any]) -> list[float]:
     truth = _true_answer(row)
     number = final_number(truth)
     if number is None:
-        raise AspError(f"reward gsm8k: no number in the true answer {shorten(truth, 60)!r}")
+        raise AspError(
+            f"reward gsm8k: no number in the true answer {shorten(truth, 60)!r}; mend it, or leave "
+            "the prompt out"
+        )
     return [float(final_number(response) == number) for response in responses]
 
 

@@ -5,10 +5,11 @@ A name among `NAMED`, or `module:function`, looked for in the user's folder and 
 
 import importlib
 import sys
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from rollout.trainer.rewards.reward import Reward
-from stages.tables.errors import AspError
+from stages.tables.errors import AspError, errors_of
 
 NAMED = {
     "gsm8k": "rollout.trainer.rewards.gsm8k:gsm8k",
@@ -45,3 +46,23 @@ def load_reward(name: str, folder: str) -> Reward:
     if not callable(found):
         raise AspError(f"--reward {name}: is a {type(found).__name__}, not a function")
     return cast(Reward, found)
+
+
+def check_rows(name: str, folder: str, row_p: Mapping[int, Mapping[str, Any]]) -> None:
+    """See, before anything is generated, that a reward of this tool can score these prompts.
+
+    One of the user's own is not asked: it need not know what to do without a response.
+
+    Args:
+        name: As in `load_reward`.
+        folder: Likewise.
+        row_p: Of the prompt file, by prompt_id.
+
+    Raises:
+        AspError: It cannot.
+    """
+    if name in NAMED:
+        reward = load_reward(name, folder)
+        for prompt, row in row_p.items():
+            with errors_of(f"prompt_id {prompt}"):
+                reward([], row)

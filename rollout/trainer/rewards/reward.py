@@ -7,7 +7,7 @@ from typing import Any, Protocol
 class Reward(Protocol):
     """A judge of responses to one prompt.
 
-    It may raise; the group then counts as failed, with the reason told.
+    It may raise; the group then counts as failed, with the reason told. AspError ends the run.
     """
 
     def __call__(self, responses: Sequence[str], row: Mapping[str, Any]) -> Sequence[float]:

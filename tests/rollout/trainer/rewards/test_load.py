@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout.trainer.rewards.load import NAMED, load_reward
+from rollout.trainer.rewards.load import NAMED, check_rows, load_reward
 from stages.tables.errors import AspError
 
 
@@ -38,3 +38,11 @@ def test_a_module_of_the_users_folder(tmp_path: Path) -> None:
 def test_what_is_none_is_refused(name: str, message: str) -> None:
     with pytest.raises(AspError, match=message):
         load_reward(name, ".")
+
+
+def test_prompts_that_a_reward_cannot_score_are_told() -> None:
+    rows = {3: {"answer": "7"}, 5: {"answer": "seven"}}
+    check_rows("gsm8k", ".", {3: rows[3]})
+    with pytest.raises(AspError, match="prompt_id 5: reward gsm8k: no number in the true answer"):
+        check_rows("gsm8k", ".", rows)
+    check_rows("math:prod", ".", rows)

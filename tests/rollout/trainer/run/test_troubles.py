@@ -167,6 +167,10 @@ def reward(responses: Sequence[str], row: Mapping[str, Any]) -> list[float]:
     return [len(response) / 10 for response in responses]
 
 
+def fails_of_the_input(responses: Sequence[str], row: Mapping[str, Any]) -> list[float]:
+    raise AspError("the prompt file has no column 'truth'")
+
+
 def decode(tokens: Sequence[int]) -> str:
     return "x" * len(tokens)
 
@@ -322,6 +326,16 @@ def test_an_engine_that_can_load_no_snapshot_ends_the_run(
     with pytest.raises(AspError, match=r"^snapshot .*: cannot be loaded: no room on the GPU$"):
         run(full)
     assert caplog.text.count("a snapshot is written again: ") >= 2
+
+
+def test_a_reward_that_finds_the_input_wrong_ends_the_run(run: Run, tmp_path: Path) -> None:
+    def scored(machine: Machine) -> Machine:
+        rows = [{"prompt_id": prompt} for prompt in range(60)]
+        return replace(machine, scores=Scores(lambda: fails_of_the_input, lambda: decode, rows))
+
+    with pytest.raises(AspError, match=r"prompt_id \d+: the prompt file has no column 'truth'"):
+        run(scored)
+    assert not (tmp_path / "run" / "model").exists()
 
 
 @pytest.mark.slow
