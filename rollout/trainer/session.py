@@ -162,6 +162,11 @@ class Session:
 
     def trained(self, train: Train, metrics: dict[str, Any], seconds: float) -> None:
         """The Training Unit has made a step, in so long."""
+        if train.groups and train.failed.issuperset(train.groups):
+            log.warning(
+                "step %d had nothing to train on: none of its %d sample groups has its rewards",
+                train.step, len(train.groups),
+            )  # fmt: skip
         version = self.num_trained = train.step + 1
         self.metrics = metrics
         row = self._accounts.trained(train, seconds)

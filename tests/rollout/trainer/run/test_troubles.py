@@ -339,6 +339,18 @@ def test_a_reward_that_finds_the_input_wrong_ends_the_run(run: Run, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_step_without_any_reward_is_told(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """The rows hold nothing that the reward looks for."""
+
+    def scored(machine: Machine) -> Machine:
+        return replace(machine, scores=Scores(lambda: reward, lambda: decode, [{}] * 60))
+
+    run(scored)
+    assert "no reward for prompt 0: KeyError: 'prompt_id'" in caplog.text
+    assert re.search(r"step 0 had nothing to train on: none of its \d+ sample groups", caplog.text)
+
+
+@pytest.mark.slow
 def test_what_hangs_is_given_up_and_said(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
