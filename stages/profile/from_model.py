@@ -97,10 +97,11 @@ def run_model(
     outlook = Outlook(
         first, asked.get_column("num_samples").to_list(), config.max_response_tokens, config.seed
     )
-    if is_dry:  # whole batches, so that the run that goes on from there cuts them alike
-        requests = requests[: -(-len(first) // config.batch_size) * config.batch_size]
     sampling = Sampling(config.temperature, config.max_response_tokens)
     engine = (open_engine or _open_engine)(config)
+    if is_dry:  # whole batches, so that the run that goes on from there cuts them alike
+        size = engine.batch_size if isinstance(engine, InBatches) else 1
+        requests = requests[: -(-len(first) // size) * size]
     log.info(
         "%d responses to %d of %d prompts are asked for",
         asked.get_column("num_samples").sum(), len(asked), len(different(prompts.frame)),

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stages.profile.engine import Answer, Batch, InBatches, Key, OnTokens, Request, Sampling
+from stages.profile.engine import (
+    Answer,
+    Batch,
+    Finished,
+    InBatches,
+    Key,
+    OnTokens,
+    Request,
+    Sampling,
+)
 from stages.profile.from_model import ModelConfig, run_model
 from stages.tables.errors import AspError
 from stages.tables.io import Table, read_table
@@ -240,6 +249,27 @@ def test_a_dry_run_says_the_cost_and_leaves_the_first_responses_to_the_run(
     table = run(prompts_path, output, engine, limited).frame
     assert engine.asked == BATCHES[2:][: len(engine.asked)]
     assert table.equals(run(prompts_path, tmp_path / "q.parquet", FakeEngine(), limited).frame)
+
+
+class OneByOne(FakeEngine):
+    """Has slots, no batches."""
+
+    def answer(
+        self, requests: Iterable[Request], sampling: Sampling, on_tokens: OnTokens
+    ) -> Generator[Finished, None, None]:
+        for request in requests:
+            batch = Batch(0, [request])
+            yield [(request, self.generate(batch, sampling, on_tokens)[0])]
+
+
+def test_a_dry_run_makes_no_more_than_it_must_where_there_are_no_batches(
+    prompts_path: str, tmp_path: Path
+) -> None:
+    engine, config = OneByOne(), replace(CONFIG, batch_size=256)
+    run_model(
+        prompts_path, str(tmp_path / "p"), config, is_dry=True, open_engine=lambda config: engine
+    )
+    assert len(engine.asked) == 6, "one of each prompt"
 
 
 def test_seeds_of_batches_hang_on_the_seed_and_the_first_request() -> None:
