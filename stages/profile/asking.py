@@ -24,7 +24,7 @@ def ask(
 ) -> dict[Key, Answer]:
     """Have requests answered that the journal does not hold, as many as the allowance buys.
 
-    What a server refuses has no answer.
+    What an engine leaves out has no answer.
 
     Returns:
         All answers by key.
@@ -41,8 +41,9 @@ def ask(
         for request, answer in done:
             allowance.spend(answer.response_tokens)
             outlook.look(request, answer)
-        outlook.tell(meter.tokens_per_s, allowance.max_tokens)
-        if not unasked or allowance.is_spent:
+        is_over = not unasked or allowance.is_spent
+        outlook.tell(meter.tokens_per_s, allowance.max_tokens, is_over)
+        if is_over:
             return answers
 
         def on_tokens(num_tokens: int) -> None:
@@ -51,13 +52,15 @@ def ask(
 
         left = allowance.until_spent(unasked)
         with closing(engine.answer(left, sampling, on_tokens)) as answered:
-            for finished in answered:
+            for news in answered:
+                finished = [(request, answer) for request, answer in news if answer is not None]
                 journal.record(finished)
                 answers.update((request.key, answer) for request, answer in finished)
-                meter.add_responses(len(finished))
-                for request, answer in finished:
-                    outlook.look(request, answer)
+                meter.add_responses(len(news))
+                for request, outcome in news:
+                    outlook.look(request, outcome)
                 outlook.tell(meter.tokens_per_s, allowance.max_tokens)
+        outlook.tell(meter.tokens_per_s, allowance.max_tokens, is_over=True)
     return answers
 
 

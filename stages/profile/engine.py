@@ -57,6 +57,7 @@ class Answer:
 
 
 Finished = Sequence[tuple[Request, Answer]]
+News = Sequence[tuple[Request, Answer | None]]  # None: it is left out
 
 
 class Unanswered(AspError):
@@ -75,8 +76,8 @@ class Engine(Protocol):
 
     def answer(
         self, requests: Iterable[Request], sampling: Sampling, on_tokens: OnTokens
-    ) -> Generator[Finished, None, None]:
-        """Answer each request once, those left out that a server refuses; says how many.
+    ) -> Generator[News, None, None]:
+        """Answer each request once, or leave it out where none can; says how many.
 
         A request is taken when it is to be made, and no earlier: there may be none by then. What
         is yielded together is kept together.

@@ -101,22 +101,22 @@ class Outlook:
     def __init__(
         self, first: Iterable[Request], samples_p: Sequence[int], cap: int, seed: int
     ) -> None:
-        self._wanted = {(request.prompt_id, request.sample_index) for request in first}
+        self._wanted = {request.key for request in first}
         self._samples_p = samples_p
         self._cap = cap
         self._seed = seed
         self._lengths: list[int] = []
 
-    def look(self, request: Request, answer: Answer) -> None:
-        """Take in a response."""
-        key = request.prompt_id, request.sample_index
-        if key in self._wanted:
-            self._wanted.remove(key)
-            self._lengths.append(answer.response_tokens)
+    def look(self, request: Request, answer: Answer | None) -> None:
+        """Take in a response; None: there will be none."""
+        if request.key in self._wanted:
+            self._wanted.remove(request.key)
+            if answer is not None:
+                self._lengths.append(answer.response_tokens)
 
-    def tell(self, tokens_per_s: float, max_tokens: int | None) -> None:
-        """Say it, if it is time and there is more to come."""
-        if self._wanted or not self._lengths:
+    def tell(self, tokens_per_s: float, max_tokens: int | None, is_over: bool = False) -> None:
+        """Say it, if it is time (all have come, or no more will) and there is more to come."""
+        if (self._wanted and not is_over) or not self._lengths:
             return
         num_responses, num_seen = sum(self._samples_p), len(self._lengths)
         if num_responses > num_seen:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.profile.engine import Answer, Finished, FinishReason, OnTokens, Request, Sampling
+from stages.profile.engine import Answer, Finished, FinishReason, News, OnTokens, Request, Sampling
 from stages.tables.errors import first_few, log
 from stages.tokens.tokenizer import PromptTokenizer
 from stages.tokens.vllm import Vllm
@@ -91,14 +91,17 @@ class VllmEngine:
 
     def answer(
         self, requests: Iterable[Request], sampling: Sampling, on_tokens: OnTokens
-    ) -> Generator[Finished, None, None]:
+    ) -> Generator[News, None, None]:
         """Answer every request; a prompt that fills the model's context is left out, and told."""
         left = iter(requests)
         making: dict[int, _Making] = {}
         left_out = _LeftOut()
         try:
-            while self._fill(left, making, sampling, left_out):
-                if finished := self._step(making, on_tokens):
+            while (unfit := self._fill(left, making, sampling)) or making:
+                if unfit:
+                    left_out.prompts |= {request.prompt_id: size for request, size in unfit}
+                    yield [(request, None) for request, _ in unfit]
+                if making and (finished := self._step(making, on_tokens)):
                     left_out.num_cut += sum(
                         answer.finish_reason == "length"
                         and answer.response_tokens < sampling.max_response_tokens
@@ -114,17 +117,17 @@ class VllmEngine:
         left: Iterator[Request],
         making: dict[int, _Making],
         sampling: Sampling,
-        left_out: _LeftOut,
-    ) -> bool:
-        """Begin responses in free slots; False: there is nothing left to be made."""
+    ) -> list[tuple[Request, int]]:
+        """Begin responses in free slots; those without room, with the tokens of their prompts."""
+        unfit = []
         while len(making) < self._slots and (request := next(left, None)) is not None:
             ids = self._tokenizer.encode_prompt(request.prompt)
             if len(ids) >= self._vllm.room:
-                left_out.prompts[request.prompt_id] = len(ids)
+                unfit.append((request, len(ids)))
                 continue
             number = self._vllm.add(ids, sampling.temperature, sampling.max_response_tokens)
             making[number] = _Making(request, len(ids), self._clock())
-        return bool(making)
+        return unfit
 
     def _step(self, making: dict[int, _Making], on_tokens: OnTokens) -> Finished:
         """Decode once; give back what has ended."""

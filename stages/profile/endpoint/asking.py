@@ -15,7 +15,7 @@ from stages.profile.endpoint.judgement import Judgement
 from stages.profile.endpoint.settings import EndpointSettings
 from stages.profile.endpoint.tries import Tries, failure_of
 from stages.profile.endpoint.wire import PLAIN_SAMPLING, Reply, Wire
-from stages.profile.engine import Answer, Finished, OnTokens, Request, Unanswered
+from stages.profile.engine import Answer, News, OnTokens, Request, Unanswered
 from stages.tables.errors import first_few, log
 
 
@@ -43,7 +43,7 @@ class Asking:
         key = os.environ.get(settings.key_variable)
         self._clients = [Client(url, key, settings.request_timeout_s) for url in settings.urls]
         self._workers: list[asyncio.Task[None]] = []
-        self._finished: list[tuple[Request, Answer]] = []
+        self._finished: list[tuple[Request, Answer | None]] = []
         self._news = asyncio.Event()
         self._refused: list[tuple[Request, Refusal]] = []
         self._given_up: list[tuple[Request, ServerFailure]] = []
@@ -68,7 +68,7 @@ class Asking:
         self._all_work = asyncio.gather(*self._workers)
         self._all_work.add_done_callback(lambda _: self._news.set())
 
-    async def news(self) -> Finished:
+    async def news(self) -> News:
         """What was finished since; nothing when all is.
 
         Raises:
@@ -85,7 +85,7 @@ class Asking:
         self._tell_end()
         return ()
 
-    def take(self) -> Finished:
+    def take(self) -> News:
         """What was finished since, without waiting."""
         finished, self._finished = self._finished, []
         return finished
@@ -121,6 +121,8 @@ class Asking:
                 reply, timing = await self._reply(asked)
             except Refusal as refusal:
                 self._refused += [(request, refusal) for request in asked]
+                self._finished += [(request, None) for request in asked]
+                self._news.set()
             except ServerFailure as failure:
                 self._given_up += [(request, failure) for request in asked]
             else:

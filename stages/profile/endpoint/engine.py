@@ -15,7 +15,7 @@ from stages.profile.endpoint.asking import Asking
 from stages.profile.endpoint.counting import Tokenizer
 from stages.profile.endpoint.settings import EndpointSettings
 from stages.profile.endpoint.wire import Wire
-from stages.profile.engine import Finished, OnTokens, Request, Sampling, Unanswered
+from stages.profile.engine import News, OnTokens, Request, Sampling, Unanswered
 
 
 class EndpointEngine:
@@ -62,7 +62,7 @@ class EndpointEngine:
 
     def answer(
         self, requests: Iterable[Request], sampling: Sampling, on_tokens: OnTokens
-    ) -> Generator[Finished, None, None]:
+    ) -> Generator[News, None, None]:
         """Answer every request; yield what has come in since.
 
         Raises:
@@ -73,11 +73,11 @@ class EndpointEngine:
             asking = Asking(requests, wire, self._settings, self._tokenizer, self._seed, on_tokens)
             try:
                 runner.run(asking.start())
-                while finished := runner.run(asking.news()):
-                    yield finished
+                while news := runner.run(asking.news()):
+                    yield news
             except (KeyboardInterrupt, Unanswered):
-                if finished := asking.take():
-                    yield finished
+                if news := asking.take():
+                    yield news
                 raise
             finally:
                 runner.run(asking.stop())

@@ -77,6 +77,32 @@ def test_it_is_said_once_when_all_first_ones_are_there_whatever_their_order(
     assert said[0].startswith("told from the first 3 responses: 10 responses take 100 (")
 
 
+def test_what_is_left_out_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    first = [Request(n, "", 0) for n in range(3)]
+    outlook = Outlook(first, [8] * 3, 50, 0)
+    with caplog.at_level("INFO", logger="asp"):
+        for request in first:
+            outlook.tell(0, None)
+            assert not caplog.records
+            is_made = request.prompt_id != 1
+            outlook.look(request, Answer(9 + request.prompt_id, "stop") if is_made else None)
+        outlook.tell(0, None)
+    assert "told from the first 2 responses: 24 responses take 240 (" in caplog.text
+
+
+def test_no_more_than_came_is_waited_for_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """A budget may be spent before the last of the first ones is asked for."""
+    outlook = Outlook([Request(n, "", 0) for n in range(3)], [8] * 3, 50, 0)
+    outlook.look(Request(0, "", 0), Answer(10, "stop"))
+    with caplog.at_level("INFO", logger="asp"):
+        outlook.tell(0, None)
+        assert not caplog.records
+        outlook.tell(0, None, is_over=True)
+        outlook.tell(0, None, is_over=True)
+    [record] = caplog.records
+    assert "told from the first 1 responses: 24 responses take 240 (" in record.getMessage()
+
+
 def test_nothing_is_said_where_nothing_is_to_come(caplog: pytest.LogCaptureFixture) -> None:
     outlook = Outlook([Request(0, "", 0)], [1], 50, 0)
     outlook.look(Request(0, "", 0), Answer(10, "stop"))

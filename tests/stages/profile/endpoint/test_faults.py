@@ -190,10 +190,14 @@ def test_what_a_server_refuses_is_left_out_and_told(
     with FakeServer(behave) as server:
         table = profile(server.url)
     assert table.select(LENGTHS).equals(whole.filter(pl.col("prompt_id") != 3))
-    assert any(
-        "refuses 1 prompts, which are left out (prompt_id 3): HTTP 400: context of 64" in words
-        for words in said()
+    foretold, refused = (
+        next(at for at, words in enumerate(said()) if part in words)
+        for part in (
+            "told from the first 9 responses: 30 responses take ",
+            "refuses 1 prompts, which are left out (prompt_id 3): HTTP 400: context of 64",
+        )
     )
+    assert foretold < refused, "not only at the end"
     every = pytest.raises(AspError, match="no prompt can be answered")
     with FakeServer(lambda n, asked: error(422, "no")) as server, every:
         profile(server.url, name="none")
