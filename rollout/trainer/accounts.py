@@ -1,9 +1,9 @@
 """What is written down while a run goes on, and what was it all?
 
 The simulator's recorder takes events in real time; what is new goes to the journal several times a
-second. Device-seconds are measured by the actors themselves; those of an actor that is lost count
-as lost from its last news on. The Training Unit measures its steps and what it writes; the rest of
-the time it waited.
+second. Device-seconds are measured by the actors themselves; those of an actor that is lost, or
+whose work is, count as lost from its last news on. The Training Unit measures its steps and what it
+writes; the rest of the time it waited.
 """
 
 import time
@@ -60,6 +60,10 @@ class Accounts:
         """Something can be generated."""
         if self._begin_s is None:
             self._begin_s = time.monotonic()
+
+    def stop_clock(self) -> None:
+        """Nothing can, before a unit begins again."""
+        self._past_s, self._begin_s = self.now_s, None
 
     def trained(self, train: Train, seconds: float) -> list[object] | None:
         """A step that took so long is over; its row of the steps table, if it has one."""

@@ -4,6 +4,7 @@ The driver has the processes. It begins a session at the newest checkpoint, and 
 Unit is lost the next, until one comes to the last step.
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +100,7 @@ class Driver:
                 self._keep()
                 return
             except TrainingLost as error:
+                self._break_off()
                 self.accounts.record.event(self.accounts.now_s, "lost", "TU")
                 self.training.reopen(str(error))
 
@@ -148,6 +150,13 @@ class Driver:
         self.waiting.after(TICK_S, self._tick)
         session.begin(checkpoint)
         return session
+
+    def _break_off(self) -> None:
+        """What units made since their last news is void, and the clock stands."""
+        for host in self.hosts.hosts:
+            self.accounts.settle(host.number, host.states, time.monotonic() - host.heard_s)
+            host.states = {}
+        self.accounts.stop_clock()
 
     def _tick(self) -> None:
         self.waiting.after(TICK_S, self._tick)

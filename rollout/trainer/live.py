@@ -8,12 +8,13 @@ import importlib.util
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollout.trainer.board import board
+from rollout.trainer.exchange import State
 from rollout.trainer.session import Session
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Watch:
     def __init__(self) -> None:
         self._begin_s = time.monotonic()
         self._first_step: int | None = None
+        self._tokens_a: dict[int, int] = {}  # by actor; those that are gone made theirs, too
 
     def lines(self, driver: "Driver", session: Session) -> list[str]:
         """Steps and time left, queue, lags, units, speed and reward."""
@@ -78,9 +80,7 @@ class Watch:
             state.num_active for host in driver.hosts.hosts for state in host.states.values()
         )
         elapsed_s = time.monotonic() - self._begin_s
-        num_tokens = sum(
-            state.num_tokens for host in driver.hosts.hosts for state in host.states.values()
-        )
+        num_tokens = self.tokens(host.states for host in driver.hosts.hosts)
         reward = session.metrics.get("reward_mean")
         return [
             f"step {session.num_trained} of {num_steps}   {self._left(session, num_steps)}",
@@ -91,6 +91,12 @@ class Watch:
             f"{num_tokens / max(elapsed_s, 1e-9):,.0f} tokens/s"
             + ("" if reward is None else f", reward {reward:.3f}"),
         ]
+
+    def tokens(self, states_u: Iterable[Mapping[int, State]]) -> int:
+        """Made while it was watched, by the states of all units' actors."""
+        for states in states_u:
+            self._tokens_a |= {actor: state.num_tokens for actor, state in states.items()}
+        return sum(self._tokens_a.values())
 
     def _left(self, session: Session, num_steps: int) -> str:
         if self._first_step is None:

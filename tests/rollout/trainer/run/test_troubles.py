@@ -195,6 +195,15 @@ def check_board(folder: Path, place: Path) -> None:
     assert max(scalar.value for scalar in events.Scalars("max_lag")) <= 3
 
 
+def check_break(place: Path) -> None:
+    """The clock stood when the Training Unit was lost; what was under way is in the ledger."""
+    trace = [json.loads(row) for (row,) in read_journal(place, "SELECT row FROM trace")]
+    lost = next(at for at, row in enumerate(trace) if row[1:3] == ["lost", "TU"])
+    assert trace[lost + 1][1:3] == ["start", "TU"] and trace[lost + 1][0] == trace[lost][0]
+    spent = read_journal(place, "SELECT spent FROM ledger WHERE unit LIKE 'GU%'")
+    assert any(json.loads(row)["lost"] > 0 for (row,) in spent), "no unit was lost itself"
+
+
 @pytest.fixture
 def run(files: Path, tmp_path: Path, ray_address: str) -> Iterator[Run]:
     """Run a machine that was changed, in this process."""
@@ -253,6 +262,7 @@ def test_no_room_and_damaged_files(
         assert any(re.fullmatch(line, told.strip()) for told in seen), line
     if has_board():
         check_board(tmp_path / "board", place)
+    check_break(place)
     for mark in ("no room", "damaged", "checkpoint", "end"):
         assert (tmp_path / mark).exists(), mark
     for words in (
