@@ -85,7 +85,11 @@ class Training:
         """Publish there, and hear of it when the process is lost, also while it waits."""
         self.snapshots = snapshots
         ended = self._process.stay.options(concurrency_group="stay").remote()
-        self._waiting.call(ended, lambda _: None, _lost)
+
+        def lost(error: Exception) -> None:  # what it did before that comes first
+            self._waiting.after(0.0, lambda: _lost(error))
+
+        self._waiting.call(ended, lambda _: None, lost)
 
     def reopen(self, reason: str) -> None:
         """The process is lost: begin another.
