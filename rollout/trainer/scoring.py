@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import ray
 
-from rollout.trainer.waiting import Waiting, first_line
+from rollout.trainer.waiting import Waiting, first_line, why_lost
 from stages.tables.errors import AspError, log
 
 MOST_FAILURES = 3
@@ -142,8 +142,7 @@ class Judges:
             self._num_failures += 1
             if self._num_failures > MOST_FAILURES:
                 raise AspError(
-                    f"no process that scores can be started: {first_line(str(error))}; see to "
-                    "--reward"
+                    f"no process that scores can be started: {why_lost(error)}; see to --reward"
                 ) from None
             self._begin()
 
