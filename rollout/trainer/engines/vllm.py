@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rollout.trainer.samples import Draft
 from rollout.trainer.sealed import check_seal
-from stages.tables.errors import AspError
 from stages.tokens.vllm import Vllm
 
 
@@ -27,14 +26,7 @@ class VllmEngine:
             room: Tokens of the longest prompt and response.
             temperature: Of the draws.
             seed: Of the draws, which hang on what is decoded together too.
-
-        Raises:
-            AspError: A number of slots or a temperature that can't be.
         """
-        if slots < 1:
-            raise AspError(f"slots is {slots}: an engine needs at least 1")
-        if not 0 < temperature < float("inf"):
-            raise AspError(f"temperature is {temperature}: sampling needs a number above 0")
         self._slots = slots
         self._room = room
         self._temperature = temperature
