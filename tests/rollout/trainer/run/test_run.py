@@ -51,7 +51,8 @@ def test_a_schedule_is_trained_once_in_order_within_the_lag_bound(
     made = read_journal(place, "SELECT tokens FROM trained ORDER BY number")
     assert [tuple(json.loads(tokens)) for (tokens,) in made] == simulated(files)
     told = report(str(place))
-    assert all(f"\n{unit} " in told for unit in ("GU0", "GU1", "TU", "all"))
+    there = set(trace["unit"]) & {"GU0", "GU1"}  # one may do everything before the other has begun
+    assert there and all(f"\n{unit} " in told for unit in (*there, "TU", "all"))
     assert told.splitlines()[0] in caplog.text and f"{metrics['step'].max()}  " in told
     with pytest.raises(AspError, match="holds a finished run; give --force"):
         train(engine)
