@@ -183,7 +183,8 @@ def test_nothing_is_left_where_the_driver_has_a_ray_of_its_own(
     if how is signal.SIGINT:
         assert victim.driver.returncode == 130
         assert "stopped; the same command goes on" in words
-    assert all_gone(children | set(victim.processes().values()), 60)
+    # Ray's own agents end by themselves, about a minute after the rest of it.
+    assert all_gone(children | set(victim.processes().values()), 150)
     assert set(os.listdir("/dev/shm")) <= before
     assert not (victim.place / "model").exists()
     assert victim.steps >= 3
