@@ -5,10 +5,10 @@ from typing import Literal
 
 from rollout.control.settings import Carry, Pacing, Refresh
 from rollout.simulator.modes import Mode
+from stages.profile.engine import LocalEngine
 from stages.tables.prompts import DEFAULT_PROMPT_COLUMN
 
 Batching = Literal["static", "continuous"]
-ModelEngine = Literal["transformers", "vllm"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ModelConfig:
     reward: str  # name, or module:function
     prompt_column: str = DEFAULT_PROMPT_COLUMN
     lengths: str | None = None  # file, from which the schedule was made; to refresh it
-    engine: ModelEngine = "transformers"  # what generates
+    engine: LocalEngine = "transformers"  # what generates
     units: int = 1  # Generation Units
     actors: int = 1  # engines in each
     slots: int = 32  # responses that an engine decodes at once

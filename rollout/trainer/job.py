@@ -124,10 +124,8 @@ def _plan(
                 "or hybrid"
             )
         return plan_of(_shuffled(prompts, cut, seed))
-    try:
+    with errors_of(groups.name):
         plan = plan_of(groups.frame)
-    except AspError as error:
-        raise AspError(f"{groups.name}: {error}") from None
     missing = sorted(set(plan.prompt_g).difference(prompts))
     if missing:
         raise AspError(

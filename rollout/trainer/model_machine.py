@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from rollout.trainer.machine import Machine, Scores
 from rollout.trainer.rewards.load import load_reward
 from rollout.trainer.units import Trainer
 from stages.lengths import table as lengths_table
+from stages.profile.engine import check_installed
 from stages.tables.errors import AspError
 from stages.tables.io import Table, read_table
 from stages.tables.prompt_survey import PromptFile, read_prompts
@@ -66,8 +66,7 @@ def read_model(config: ModelConfig) -> ModelInputs:
     load_reward(config.reward, os.getcwd())
     if not (Path(config.model) / "config.json").is_file():
         raise AspError(f"--model {config.model}: holds no config.json; give a model's directory")
-    if config.engine == "vllm" and find_spec("vllm") is None:
-        raise AspError("--engine vllm: is not installed here; install vLLM, or leave it out")
+    check_installed(config.engine)
     if config.engine == "vllm" and config.actors > 1:
         raise AspError(
             f"--actors {config.actors}: a process holds one engine of vLLM; give more --units"

@@ -7,6 +7,7 @@ take their place.
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Literal, Protocol
 
@@ -54,6 +55,16 @@ class Answer:
     ttft_s: float | None = None  # request to first token
     concurrency: int | None = None  # requests decoded together
     tokens_from: TokensFrom = "count"
+
+
+def check_installed(engine: LocalEngine) -> None:
+    """See that what --engine names is here, without importing it.
+
+    Raises:
+        AspError: It is not.
+    """
+    if engine == "vllm" and find_spec("vllm") is None:
+        raise AspError("--engine vllm: is not installed here; install vLLM, or leave it out")
 
 
 Finished = Sequence[tuple[Request, Answer]]

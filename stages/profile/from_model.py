@@ -8,7 +8,6 @@ What is asked, and in which order, is `design.py`; what asks, an engine (`engine
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import polars as pl
@@ -17,7 +16,7 @@ from stages.profile.allowance import Allowance
 from stages.profile.asking import as_rows, ask
 from stages.profile.design import NUM_FIRST, design, requests_for
 from stages.profile.endpoint.settings import EndpointSettings
-from stages.profile.engine import Engine, InBatches, LocalEngine, Sampling
+from stages.profile.engine import Engine, InBatches, LocalEngine, Sampling, check_installed
 from stages.profile.forecast import Outlook
 from stages.profile.journal import open_journal
 from stages.profile.output import results_of, tell, write
@@ -158,9 +157,8 @@ def _open_engine(config: ModelConfig) -> Engine:
         from stages.profile.endpoint.engine import EndpointEngine
 
         return EndpointEngine(config.endpoint, config.model, config.uses_template, config.seed)
+    check_installed(config.engine)
     if config.engine == "vllm":
-        if find_spec("vllm") is None:
-            raise AspError("--engine vllm: is not installed here; install vLLM, or leave it out")
         from stages.profile.vllm_engine import VllmEngine
 
         return VllmEngine(config.model, config.batch_size, config.uses_template, config.seed)
