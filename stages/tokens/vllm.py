@@ -49,8 +49,7 @@ class Vllm:
         Raises:
             AspError: There is no model that can be loaded.
         """
-        # Few CPUs compute in bfloat16, and the others are four times as slow in it as in float32.
-        # To compile the model takes minutes there.
+        # Few CPUs compute in bfloat16; the others emulate it. To compile a model does not pay there.
         of_cpu: dict[str, Any] = {
             "dtype": "float32", "enforce_eager": True, "distributed_executor_backend": "uni",
         }  # fmt: skip
