@@ -49,7 +49,7 @@ class Vllm:
         Raises:
             AspError: There is no model that can be loaded.
         """
-        # Few CPUs compute in bfloat16; the others emulate it. To compile a model does not pay there.
+        # Few CPUs compute in bfloat16; the others emulate it. To compile does not pay there.
         of_cpu: dict[str, Any] = {
             "dtype": "float32", "enforce_eager": True, "distributed_executor_backend": "uni",
         }  # fmt: skip
